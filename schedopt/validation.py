@@ -1,0 +1,377 @@
+"""Rules of a problem file that join several fields, and the faults they report.
+
+The functions read the plain data of a file, so that they can look at a problem of which some
+fields are wrong: a rule is tested when the fields it needs are there and have no fault.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from schedopt.errors import Fault
+from schedopt.exact import exact, text
+from schedopt.fields import TAGS, shape_of
+from schedopt.placement import default_chunks, named_placement
+
+MAX_DEVICES = 10_000
+MAX_CELLS = 1_000_000
+"""Largest number of stages times microbatches that is accepted."""
+
+SPLIT, FUSED = ("F", "B", "W"), ("F", "BW")
+KIND_NAMES = ("F", "B", "W", "BW")
+
+
+def item(value: Any, index: int) -> Any:
+    """The value for one stage or device of a field that is one number or a list."""
+    return value[index] if isinstance(value, (list, tuple)) else value
+
+
+# ---------------------------------------------------------------------- meaning of the fields
+
+
+def stage_count(data: Mapping[str, Any]) -> int:
+    """Number of stages: given, or from the placement, or from the lists, or the default."""
+    if data.get("stages") is not None:
+        return int(data["stages"])
+    placement = data.get("placement", "linear")
+    if isinstance(placement, (list, tuple)):
+        return len(placement)
+    if placement in ("linear", "v"):
+        return int(data["devices"]) * default_chunks(placement)
+    for name in KIND_NAMES:
+        values = (data.get("durations") or {}).get(name)
+        if isinstance(values, (list, tuple)):
+            return len(values)
+    return int(data["devices"]) * default_chunks(placement)
+
+
+def device_of_stages(data: Mapping[str, Any]) -> tuple[int, ...]:
+    """Device of each stage.
+
+    Raises
+    ------
+    ValueError
+        If a named placement does not fit the number of stages.
+    """
+    placement, devices = data.get("placement", "linear"), int(data["devices"])
+    if not isinstance(placement, str):
+        return tuple(placement)
+    count = stage_count(data)
+    if count % devices:
+        raise ValueError(
+            f"places equally many stages on each device, but {count} stages do not divide by "
+            f"{devices} devices; give a list with the device of each stage"
+        )
+    return named_placement(placement, devices, count // devices)
+
+
+def kinds_of_stage(durations: Mapping[str, Any], stage: int) -> tuple[str, ...]:
+    """Kinds of a stage: F, B, W or F, BW (see `schedopt.problem.Durations`).
+
+    Raises
+    ------
+    ValueError
+        If both forms or neither are given.
+    """
+
+    def given(name: str, *, by_list: bool) -> bool:
+        value = durations.get(name)
+        if by_list and not isinstance(value, (list, tuple)):
+            return False
+        return item(value, stage) is not None
+
+    for by_list in (True, False):
+        fused = given("BW", by_list=by_list)
+        split = [name for name in ("B", "W") if given(name, by_list=by_list)]
+        if fused and split:
+            raise ValueError(f"stage {stage} has both BW and {' and '.join(split)}")
+        if fused:
+            return FUSED
+        if split:
+            missing = [name for name in ("B", "W") if not given(name, by_list=False)]
+            if missing:
+                raise ValueError(f"stage {stage} has no {missing[0]} (and no BW)")
+            return SPLIT
+    raise ValueError(f"stage {stage} has neither B and W nor BW")
+
+
+def memory_of_stage(
+    memory: Mapping[str, Any], stage: int, kinds: Sequence[str]
+) -> dict[str, Fraction]:
+    """Signed change of memory by each kind of a stage, what was left out filled in.
+
+    Raises
+    ------
+    ValueError
+        If the changes do not sum to zero, or more is released than is held.
+    """
+    forward = exact(item(memory.get("F", 1), stage))
+    given = {kind: item(memory.get(kind), stage) for kind in kinds[1:]}
+    values = {kind: None if v is None else exact(v) for kind, v in given.items()}
+    result = {"F": forward}
+    for position, kind in enumerate(kinds[1:]):
+        value = values[kind]
+        if value is None:
+            rest = [values[k] for k in kinds[position + 2 :]]
+            known = sum((v for v in rest if v is not None), Fraction(0))
+            last = not rest
+            value = -sum(result.values(), known) if last or known else Fraction(0)
+        result[kind] = value
+    total = sum(result.values())
+    if total:
+        shown = ", ".join(f"{kind} {text(value)}" for kind, value in result.items())
+        raise ValueError(
+            f"of stage {stage} sums to {text(total)}, not 0 ({shown}); leave out "
+            f"{kinds[-1]} to release what is left"
+        )
+    if "B" in result and forward + result["B"] < 0:
+        raise ValueError(
+            f"of stage {stage}: B releases {text(-result['B'])}, but F acquired only "
+            f"{text(forward)}"
+        )
+    return result
+
+
+# ---------------------------------------------------------------------- faults
+
+
+def _show(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "..."
+
+
+def _place(parts: Sequence[str | int]) -> str:
+    place = ""
+    for part in parts:
+        place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else part
+    return place
+
+
+def _field_names(model: type[BaseModel], parts: Sequence[str | int]) -> list[str]:
+    """Names a table of the file may have, following the place of an error into the model."""
+    for part in parts:
+        if isinstance(part, int):
+            continue
+        field = model.model_fields.get(part)
+        candidates = [field.annotation] if field else []
+        while candidates:
+            candidate: Any = candidates.pop()
+            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+                model = candidate
+                break
+            candidates.extend(getattr(candidate, "__args__", ()))
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def faults_of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
+    """Faults of single fields, from a pydantic error of `model`."""
+    faults = []
+    for detail in error.errors(include_url=False):
+        parts = [part for part in detail["loc"] if part not in TAGS]
+        valid, kind = detail["msg"], detail["type"]
+        value = _show(detail["input"])
+        if kind == "extra_forbidden":
+            names = _field_names(model, parts[:-1])
+            close = difflib.get_close_matches(str(parts[-1]), names, 1)
+            valid = f"unknown field; did you mean {close[0]}?" if close else "unknown field"
+            valid += "" if close else f"; valid: {', '.join(names)}"
+        elif kind == "missing":
+            valid, value = "required", ""
+        elif kind in ("model_type", "model_attributes_type", "union_tag_not_found"):
+            valid = "must be a table of fields"
+        elif kind == "tuple_type":
+            valid = "must be a list"
+        elif kind == "literal_error":
+            valid = "must be one of " + str(detail["ctx"]["expected"]).replace(" or ", ", ")
+        elif kind == "union_tag_invalid":
+            valid = "must be " + str(detail["ctx"]["expected_tags"])
+        faults.append(Fault(_place(parts), value, valid[:1].lower() + valid[1:]))
+    return faults
+
+
+def cross_field_faults(data: Mapping[str, Any], known: Sequence[Fault]) -> list[Fault]:
+    """Faults that join several fields of a problem of which `known` faults are found already."""
+    return list(_CrossFields(_plain(data), {fault.field for fault in known}).faults())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(by_alias=True)
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    return value
+
+
+class _CrossFields:
+    def __init__(self, data: dict[str, Any], faulty: set[str]) -> None:
+        self.data = data
+        self.faulty = faulty
+
+    def sound(self, *places: str) -> bool:
+        """Whether no known fault lies in any of these fields."""
+        return not any(
+            fault == place or fault.startswith((place + ".", place + "["))
+            for place in places
+            for fault in self.faulty
+        )
+
+    def faults(self) -> Iterator[Fault]:
+        data = self.data
+        devices = data.get("devices") if self.sound("devices") else None
+        microbatches = data.get("microbatches") if self.sound("microbatches") else None
+        if devices is not None and devices > MAX_DEVICES:
+            yield Fault("devices", _show(devices), f"must be at most {MAX_DEVICES}")
+            devices = None
+        if microbatches is not None:
+            yield from self._length("microbatch_factors", microbatches, "microbatches")
+        stages = self._stage_count(devices)
+        if stages is not None:
+            cells = stages * (microbatches or 1)
+            if cells > MAX_CELLS:
+                valid = f"stages x microbatches is {cells}, must be at most {MAX_CELLS}"
+                yield Fault("microbatches", _show(microbatches), valid)
+                stages = None
+        if devices is not None:
+            for name in ("static", "capacity"):
+                yield from self._length(f"memory.{name}", devices, "devices")
+            if stages is not None:
+                yield from self._placement(stages, devices)
+        if stages is not None:
+            yield from self._stages(stages)
+        yield from self._edges(stages)
+        yield from self._lags(stages, devices)
+
+    def _stage_count(self, devices: int | None) -> int | None:
+        """Number of stages as far as it can be known in spite of faults."""
+        if not self.sound("stages") or not isinstance(self.data.get("durations", {}), dict):
+            return None
+        try:
+            return stage_count(self.data | {"devices": devices})
+        except (TypeError, ValueError):
+            return None  # it depends on a field that is missing or wrong
+
+    def _field(self, place: str) -> Any:
+        value: Any = self.data
+        for part in place.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return value
+
+    def _length(self, place: str, count: int, unit: str) -> Iterator[Fault]:
+        value = self._field(place)
+        if isinstance(value, list) and len(value) != count:
+            valid = f"has {len(value)} items, must have {count}, one for each of the {unit}"
+            yield Fault(place, _show(value), valid)
+
+    def _placement(self, stages: int, devices: int) -> Iterator[Fault]:
+        placement = self.data.get("placement", "linear")
+        if isinstance(placement, list):
+            for stage, device in enumerate(placement):
+                if device >= devices:
+                    valid = f"must be a device, 0 to {devices - 1}"
+                    yield Fault(f"placement[{stage}]", str(device), valid)
+            if len(placement) != stages:
+                valid = f"has {len(placement)} items, must have {stages}, one for each stage"
+                yield Fault("placement", _show(placement), valid)
+            return
+        if not self.sound("placement"):
+            return
+        try:
+            device_of_stages(self.data)
+        except ValueError as error:
+            yield Fault("placement", _show(placement), str(error))
+
+    def _stages(self, stages: int) -> Iterator[Fault]:
+        """Lengths of the lists per stage; kinds and sums of memory, stage by stage."""
+        lists: list[Fault] = []
+        for table in ("durations", "memory", "memory.transient"):
+            for name in KIND_NAMES:
+                lists += self._length(f"{table}.{name}", stages, "stages")
+        yield from lists
+        wrong = {fault.field for fault in lists}
+        durations, memory = self._field("durations"), self._field("memory") or {}
+        if not isinstance(durations, dict) or not isinstance(memory, dict):
+            return
+        if any(f"durations.{name}" in wrong for name in KIND_NAMES):
+            return
+        seen: set[str] = set()
+        for stage in range(stages):
+            try:
+                kinds = kinds_of_stage(durations, stage)
+            except ValueError as error:
+                if self._by_stage("durations") or "durations" not in seen:
+                    yield Fault("durations", "", f"{error}; each stage has B and W, or BW")
+                seen.add("durations")
+                continue
+            places = [self._item_place("memory", name, stage) for name in kinds]
+            if wrong.intersection(places) or not self.sound(*places):
+                continue
+            try:
+                memory_of_stage(memory, stage, kinds)
+            except ValueError as error:
+                if self._by_stage("memory") or "memory" not in seen:
+                    yield Fault("memory", "", str(error))
+                seen.add("memory")
+
+    def _by_stage(self, table: str) -> bool:
+        return any(isinstance(self._field(f"{table}.{name}"), list) for name in KIND_NAMES)
+
+    def _item_place(self, table: str, name: str, stage: int) -> str:
+        place = f"{table}.{name}"
+        value = self._field(place)
+        return f"{place}[{stage}]" if isinstance(value, list) and stage < len(value) else place
+
+    def _edges(self, stages: int | None) -> Iterator[Fault]:
+        edges = self.data.get("edges")
+        for position, edge in enumerate(edges if isinstance(edges, list) else []):
+            place = f"edges[{position}]"
+            if not isinstance(edge, Mapping) or not self.sound(place):
+                continue
+            source = edge.get("from", edge.get("from_stage"))
+            target = edge.get("to", edge.get("to_stage"))
+            for name, stage in (("from", source), ("to", target)):
+                if isinstance(stage, int) and stages is not None and stage >= stages:
+                    valid = f"must be a stage, 0 to {stages - 1}"
+                    yield Fault(f"{place}.{name}", str(stage), valid)
+            if isinstance(source, int) and isinstance(target, int) and source >= target:
+                valid = f"must lead to a later stage than from = {source}"
+                yield Fault(f"{place}.to", str(target), valid)
+
+    def _lags(self, stages: int | None, devices: int | None) -> Iterator[Fault]:
+        lag = self.data.get("lag")
+        parts = {"lag": lag}
+        if isinstance(lag, Mapping):
+            parts = {f"lag.{name}": lag.get(name) for name in ("forward", "backward")}
+        for place, value in parts.items():
+            if not isinstance(value, list) or not self.sound(place):
+                continue
+            if shape_of(value) == "<list>":
+                if stages is not None and len(value) != stages - 1:
+                    valid = (
+                        f"has {len(value)} items, must have {stages - 1}, one for each boundary "
+                        "between stages"
+                    )
+                    yield Fault(place, _show(value), valid)
+            elif devices is not None:
+                yield from self._lag_table(place, value, devices)
+
+    @staticmethod
+    def _lag_table(place: str, table: list[Any], devices: int) -> Iterator[Fault]:
+        if len(table) != devices:
+            valid = f"has {len(table)} rows, must have {devices}, one for each device"
+            yield Fault(place, _show(table), valid)
+        for row, values in enumerate(table):
+            if not isinstance(values, list):
+                continue
+            if len(values) != devices:
+                valid = f"has {len(values)} items, must have {devices}, one for each device"
+                yield Fault(f"{place}[{row}]", _show(values), valid)
+            elif row < devices and values[row] != 0:
+                valid = "must be 0: no transfer within a device"
+                yield Fault(f"{place}[{row}][{row}]", str(values[row]), valid)
