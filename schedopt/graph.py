@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import networkx as nx
 
@@ -74,6 +75,11 @@ def build_graph(problem: Problem, *, index_order: bool = False) -> nx.DiGraph[Op
         graph.add_edges_from(_fifo_edges(problem, everything), lag=0, reason=FIFO)
     _add_data_edges(graph, problem)
     return graph
+
+
+def attribute(graph: nx.DiGraph[Op], name: str) -> dict[Op, Any]:
+    """One attribute of every op of a graph."""
+    return {op: data[name] for op, data in graph.nodes.items()}
 
 
 def _add_ops(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-from schedopt.graph import build_graph
+from schedopt.graph import attribute, build_graph
 from schedopt.op import MemoryUse, Op
 from schedopt.schedule import Schedule, TimedOp
 
@@ -49,7 +49,7 @@ def memory_curves(schedule: Schedule) -> tuple[MemoryCurve, ...]:
     at t can be acquired again at t.
     """
     graph = build_graph(schedule.problem)
-    uses = dict(graph.nodes(data="memory"))
+    uses = attribute(graph, "memory")
     time_step, memory_step = schedule.resolution, graph.graph["memory_resolution"]
     level = dict(graph.graph["static"])
     peak = dict.fromkeys(level, (-1, 0))

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from schedopt.errors import Fault, ProblemError, ScheduleError
 from schedopt.exact import resolution, steps, to_json
 from schedopt.fields import Exact
+from schedopt.graph import attribute
 from schedopt.op import KINDS, Op, Resource
 from schedopt.problem import Problem, read_data
 from schedopt.timing import Orders, earliest_starts, shortest_period_starts
@@ -78,6 +79,8 @@ class Schedule:
             From `schedopt.graph.build_graph`.
         orders
             Every op of the graph once, on its own resource.
+        name, info
+            Kept in the schedule.
 
         Raises
         ------
@@ -92,7 +95,7 @@ class Schedule:
         problem: Problem = graph.graph["problem"]
         timing = shortest_period_starts if problem.objective == "period" else earliest_starts
         starts = timing(graph, orders)
-        duration = graph.nodes(data="duration")
+        duration = attribute(graph, "duration")
         timeline = {
             resource: tuple(TimedOp(op, starts[op], starts[op] + duration[op]) for op in ops)
             for resource, ops in sorted(orders.items())
@@ -238,7 +241,7 @@ class Schedule:
 
 
 def _order_faults(graph: nx.DiGraph[Op], orders: Orders) -> list[Fault]:
-    resource_of = graph.nodes(data="resource")
+    resource_of = attribute(graph, "resource")
     count: Counter[Op] = Counter()
     faults = []
     for resource, ops in orders.items():

@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 
 from schedopt.errors import DeadlockError
-from schedopt.graph import FIFO
+from schedopt.graph import FIFO, attribute
 from schedopt.op import Op, Resource
 
 Orders = Mapping[Resource, Sequence[Op]]
@@ -20,7 +20,7 @@ class _OrderedGraph:
     """The rules of a graph together with the order of each resource, in topological order."""
 
     def __init__(self, graph: nx.DiGraph[Op], orders: Orders) -> None:
-        duration: dict[Op, int] = dict(graph.nodes(data="duration"))
+        duration: dict[Op, int] = attribute(graph, "duration")
         next_on_resource: dict[Op, Op] = {}
         for ops in orders.values():
             next_on_resource.update(pairwise(ops))
