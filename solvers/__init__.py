@@ -1,0 +1,77 @@
+"""Everything that searches. `solve` is the one entrance."""
+
+from __future__ import annotations
+
+import os
+
+from schedopt.problem import Problem
+from schedopt.solvers.engine import Search
+from schedopt.solvers.solution import Progress, ProgressCallback, Solution, StageRecord
+
+__all__ = ["Progress", "ProgressCallback", "Solution", "StageRecord", "solve"]
+
+
+def solve(
+    problem: Problem,
+    *,
+    time_limit: float = 60.0,
+    workers: int | None = None,
+    seed: int = 0,
+    deterministic_limit: float | None = None,
+    index_order: bool = False,
+    progress: ProgressCallback | None = None,
+) -> Solution:
+    """Find the best schedule of a problem and a bound that proves how good it is.
+
+    A feasible problem always gets a schedule, never worse than a classic one that fits.
+
+    Parameters
+    ----------
+    problem
+        The problem; its objective is minimised.
+    time_limit
+        Seconds after which the best schedule so far is returned.
+    workers
+        Threads of the search; all cores by default. With one worker, a
+        `deterministic_limit` and enough time the result is reproducible.
+    seed
+        Seed of the search.
+    deterministic_limit
+        Limit in CP-SAT's deterministic time, which does not depend on the machine's load.
+    index_order
+        Keep unequal microbatches in the order of their index: a smaller search that can lose
+        the optimum; its bound is then not used.
+    progress
+        Called with a `Progress` whenever the best schedule or the bound changes.
+
+    Returns
+    -------
+    Solution
+        With the schedule, its objective, the bound, the status and what each stage did.
+
+    Raises
+    ------
+    ValueError
+        If a limit or the number of workers is not positive.
+
+    Examples
+    --------
+    >>> from schedopt import Problem, solve
+    >>> problem = Problem.uniform(devices=4, microbatches=8, capacity=4)
+    >>> solution = solve(problem, workers=1)
+    >>> solution.status, int(solution.objective), solution.bound_source
+    ('optimal', 27, 'fill and drain of compute 0')
+    """
+    for name, value in (("time_limit", time_limit), ("workers", workers)):
+        if value is not None and not value > 0:
+            raise ValueError(f"{name} must be greater than 0, got {value}")
+    search = Search(
+        problem,
+        time_limit=time_limit,
+        workers=workers or os.cpu_count() or 1,
+        seed=seed,
+        deterministic_limit=deterministic_limit,
+        index_order=index_order,
+        progress=progress,
+    )
+    return search.run()

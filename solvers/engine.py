@@ -1,0 +1,308 @@
+"""The search: keeps the best schedule and the best bound, and runs the stages in turn."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from importlib.metadata import version
+
+from schedopt.check import check
+from schedopt.errors import DeadlockError, ScheduleError
+from schedopt.exact import text
+from schedopt.graph import build_graph
+from schedopt.problem import Problem
+from schedopt.schedule import Schedule
+from schedopt.solvers.bounds import closed_form_bound
+from schedopt.solvers.capacity import Shortage, shortages, smallest_passages
+from schedopt.solvers.instance import Instance, build_instance
+from schedopt.solvers.order_model import OrderModel, Outcome
+from schedopt.solvers.portfolio import candidates, justified
+from schedopt.solvers.solution import (
+    Progress,
+    ProgressCallback,
+    Solution,
+    StageRecord,
+    Status,
+    gap,
+)
+from schedopt.timing import Orders
+
+MAX_BOOLEANS = 150_000
+"""Order Booleans above which the complete model is not built."""
+
+
+class Search:
+    """One solve: its limits, its best schedule and bound, and what was learnt on the way."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        time_limit: float,
+        workers: int,
+        seed: int,
+        deterministic_limit: float | None,
+        index_order: bool,
+        progress: ProgressCallback | None,
+    ) -> None:
+        self.problem = problem
+        self.time_limit = time_limit
+        self.workers = workers
+        self.seed = seed
+        self.deterministic_limit = deterministic_limit
+        self.index_order = index_order
+        self.progress = progress
+        self.began = time.monotonic()
+        self.best: Schedule | None = None
+        self.best_source = ""
+        self.bound = Fraction(0)
+        self.bound_source = "nothing"
+        self.history: list[Progress] = []
+        self.records: list[StageRecord] = []
+        self.faults: list[str] = []
+
+    # ------------------------------------------------------------------ state
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the solve began."""
+        return time.monotonic() - self.began
+
+    @property
+    def time_left(self) -> float:
+        """Seconds left."""
+        return max(0.0, self.time_limit - self.elapsed)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the best schedule is proven optimal."""
+        return self.best is not None and self.best.objective <= self.bound
+
+    def tell(
+        self, source: str, objective: Fraction | None = None, bound: Fraction | None = None
+    ) -> None:
+        """Record news that is better than what was known, and pass it on.
+
+        A running model tells values before its schedule is taken over and checked.
+        """
+        last = self.history[-1] if self.history else None
+        if last is not None:
+            if objective is None or (last.objective is not None and last.objective < objective):
+                objective = last.objective
+            if bound is None or (last.bound is not None and last.bound > bound):
+                bound = last.bound
+            if (objective, bound) == (last.objective, last.bound):
+                return
+        news = Progress(self.elapsed, objective, bound, gap(objective, bound), source)
+        self.history.append(news)
+        if self.progress is not None:
+            self.progress(news)
+
+    def accept(self, orders: Orders, source: str, *, must_fit: bool = True) -> bool:
+        """Take orders as the best schedule if they are valid and better; tells whether."""
+        try:
+            schedule = Schedule.from_order(self.graph, orders)
+        except (DeadlockError, ScheduleError) as error:
+            self.faults.append(f"{source}: {error}")
+            return False
+        if self.best is not None and schedule.objective >= self.best.objective:
+            return False
+        violations = check(schedule)
+        if violations:
+            if must_fit or any(violation.rule != "memory" for violation in violations):
+                self.faults.append(f"{source}: {violations[0]}")
+            return False
+        self.best, self.best_source = schedule, source
+        self.tell(source, objective=schedule.objective)
+        return True
+
+    def raise_bound(self, value: Fraction, source: str) -> None:
+        """Take a proven bound if it is better."""
+        if self.best is not None and value > self.best.objective:
+            self.faults.append(
+                f"{source}: the bound {text(value)} is above a valid schedule of "
+                f"{text(self.best.objective)}; it is not used"
+            )
+            return
+        if value > self.bound:
+            self.bound, self.bound_source = value, source
+            self.tell(source, bound=value)
+
+    def stage(self, name: str, run: Callable[[], str]) -> None:
+        """Run one stage of the search and record what it contributed."""
+        began = self.elapsed
+        detail = "interrupted"
+        try:
+            detail = run()
+        except MemoryError:
+            detail = "not enough memory; skipped"
+        finally:
+            objective = self.best.objective if self.best else None
+            self.records.append(
+                StageRecord(name, objective, self.bound, self.elapsed - began, detail)
+            )
+
+    # ------------------------------------------------------------------ stages
+
+    def run(self) -> Solution:
+        """Run all stages until the time is over or the best schedule is proven optimal."""
+        interrupted = False
+        reasons: tuple[str, ...] = ()
+        try:
+            self.graph = build_graph(self.problem, index_order=self.index_order)
+            self.instance = build_instance(self.graph)
+            self.passages = smallest_passages(self.instance)
+            reasons = tuple(
+                _reason(self.problem, self.instance, short)
+                for short in shortages(self.instance, self.passages)
+            )
+            if not reasons:
+                self.stage("bounds", self._bounds)
+                self.stage("portfolio", self._portfolio)
+                if not self.closed:
+                    self.stage("order model", self._order_model)
+        except KeyboardInterrupt:
+            interrupted = True
+        return self._solution(reasons, interrupted=interrupted)
+
+    def _bounds(self) -> str:
+        instance = self.instance
+        if self.index_order:  # the order of unequal microbatches is an assumption, not a rule
+            instance = build_instance(build_graph(self.problem))
+        bound = closed_form_bound(instance)
+        self.raise_bound(bound.value * self.instance.step, bound.source)
+        return bound.source
+
+    def _portfolio(self) -> str:
+        count = 0
+        for candidate in candidates(self.graph, self.instance, self.passages):
+            if self.best is not None and (self.closed or not self.time_left):
+                break
+            count += 1
+            self.accept(candidate.orders, candidate.name, must_fit=candidate.fits)
+        if self.best is not None and not self.closed:
+            for found in justified(self.instance, self.passages, self._starts(self.best)):
+                if not self.time_left:
+                    break
+                orders = self.instance.orders(found.sequences)
+                if not self.accept(orders, f"{self.best_source}, justified"):
+                    break
+        return f"{count} candidates; best: {self.best_source}"
+
+    def _order_model(self) -> str:
+        if self.best is None:
+            return "no start"
+        instance = self.instance
+        horizon = math.floor(self.best.objective / instance.step)
+        model = OrderModel(instance, horizon=horizon, bound=self._bound_in_steps())
+        if model.size > MAX_BOOLEANS:
+            return f"not built: {model.size} order Booleans, at most {MAX_BOOLEANS}"
+        if not self.time_left:
+            return "no time left"
+        model.build()
+        model.hint(self._starts(self.best), instance.sequences(self.best.orders))
+        outcome = model.solve(
+            time_limit=self.time_left,
+            workers=self.workers,
+            seed=self.seed,
+            deterministic_limit=self.deterministic_limit,
+            on_solution=lambda value: self.tell("order model", objective=value * instance.step),
+            on_bound=lambda bound: self.tell("order model", bound=bound * instance.step),
+        )
+        self._take(outcome)
+        return (
+            f"{outcome.status}, {outcome.booleans} order Booleans, "
+            f"deterministic time {outcome.deterministic_time:.2f}"
+        )
+
+    def _take(self, outcome: Outcome) -> None:
+        """Take over what the order model found, unless it contradicts what is known."""
+        if outcome.status in ("infeasible", "invalid"):
+            self.faults.append(
+                f"CP-SAT calls the order model {outcome.status}, but a valid schedule is known; "
+                "its answer is not used"
+            )
+            return
+        if outcome.sequences is not None:
+            self.accept(self.instance.orders(outcome.sequences), "order model")
+        if self.index_order and len(set(self.problem.factors)) > 1:
+            return  # the order of unequal microbatches was only assumed
+        self.raise_bound(outcome.bound * self.instance.step, "order model")
+
+    # ------------------------------------------------------------------ helpers
+
+    def _bound_in_steps(self) -> int:
+        return math.ceil(self.bound / self.instance.step)
+
+    def _starts(self, schedule: Schedule) -> list[int]:
+        """Starts of the ops of the instance in its own steps."""
+        unit = schedule.resolution / self.instance.step
+        starts = {
+            timed.op: timed.start for timed_ops in schedule.timeline.values() for timed in timed_ops
+        }
+        return [math.floor(starts[op] * unit) for op in self.instance.ops]
+
+    def _solution(self, reasons: Sequence[str], *, interrupted: bool) -> Solution:
+        status: Status = "feasible"
+        if reasons:
+            status = "infeasible"
+        elif self.best is None:
+            status = "unknown"
+        elif self.closed:
+            status = "optimal"
+        solution = Solution(
+            problem=self.problem,
+            schedule=self.best,
+            status=status,
+            objective=None if self.best is None else self.best.objective,
+            bound=self.bound,
+            bound_source=self.bound_source,
+            objective_source=self.best_source,
+            stages=tuple(self.records),
+            history=tuple(self.history),
+            reasons=tuple(reasons),
+            faults=tuple(self.faults),
+            interrupted=interrupted,
+            resolution_note=self._resolution_note(),
+            seed=self.seed,
+            workers=self.workers,
+            time_limit=self.time_limit,
+            deterministic_limit=self.deterministic_limit,
+            seconds=self.elapsed,
+            versions=versions(),
+        )
+        if self.best is None:
+            return solution
+        named = replace(self.best, name="solved", info=solution.summary())
+        return replace(solution, schedule=named)
+
+    def _resolution_note(self) -> str:
+        instance = getattr(self, "instance", None)
+        if instance is None or instance.exact:
+            return "exact"
+        unit = self.problem.time_unit
+        return (
+            f"searched in steps of {text(instance.step)} {unit}, times rounded down; the schedule "
+            "is timed with the exact numbers and the bound holds for them"
+        )
+
+
+def versions() -> Mapping[str, str]:
+    """Versions of what a result depends on."""
+    return {name: version(name) for name in ("schedopt", "ortools")}
+
+
+def _reason(problem: Problem, instance: Instance, short: Shortage) -> str:
+    step, unit = instance.memory_step, problem.memory_unit
+    static = problem.static[short.device]
+    capacity = problem.capacity[short.device]
+    microbatch = "" if len(set(problem.factors)) == 1 else f" (microbatch {short.microbatch})"
+    needed = short.needed * step
+    return (
+        f"device {short.device} needs {text(static + needed)} {unit} "
+        f"({text(static)} static + {text(needed)} for one microbatch{microbatch}), "
+        f"its capacity is {text(capacity or 0)}"
+    )

@@ -1,0 +1,388 @@
+"""The order model: one Boolean for each pair of ops whose order is open, solved by CP-SAT.
+
+It knows ops, arcs, resources and memory, and nothing of what the ops mean:
+
+* a start variable per op, within its head and tail; arcs with their lags;
+* per resource one no-overlap, and a Boolean "a before b" for each pair that the closure of all
+  precedences leaves open, tied to the starts in both directions and monotone along the closure;
+* memory at the start of each op that acquires some: what is acquired by then, less what is
+  released by then, linear in the Booleans;
+* the objective: the end of all ops, or the largest span of a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cmp_to_key
+from itertools import combinations
+from typing import Any
+
+from ortools.sat.python import cp_model
+
+from schedopt.solvers.instance import Instance
+from schedopt.solvers.precedence import Precedence
+
+Literal = cp_model.LiteralT  # a Boolean variable, or 0 or 1 where the order is decided
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What CP-SAT found.
+
+    Attributes
+    ----------
+    status
+        "optimal", "feasible", "infeasible", "unknown" or "invalid".
+    starts, sequences
+        Start of each op and order of each resource, or None.
+    bound
+        Proven lower bound of the objective, in steps.
+    seconds, deterministic_time, booleans
+        What it took.
+    """
+
+    status: str
+    starts: tuple[int, ...] | None
+    sequences: tuple[tuple[int, ...], ...] | None
+    bound: int
+    seconds: float
+    deterministic_time: float
+    booleans: int
+
+
+class OrderModel:
+    """Order model of an instance.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    horizon
+        No solution above this value of the objective is wanted, in steps.
+    bound
+        A proven lower bound of the objective.
+    """
+
+    def __init__(self, instance: Instance, *, horizon: int, bound: int) -> None:
+        self.instance = instance
+        self.precedence = Precedence(instance, None if instance.period else horizon)
+        self.model = cp_model.CpModel()
+        self.latest = _latest_end(instance, horizon)
+        self.literals: dict[tuple[int, int], cp_model.IntVar] = {}
+        self.bound = bound
+        self.horizon = horizon
+
+    @property
+    def size(self) -> int:
+        """Number of order Booleans the model has."""
+        precedence, pairs = self.precedence, 0
+        for ops in self.instance.ops_of_resource:
+            for a in ops:
+                decided = precedence.before[a] | precedence.after[a]
+                pairs += (precedence.same_resource[a] & ~decided).bit_count() - 1
+        return pairs // 2
+
+    def build(self) -> None:
+        """Make variables and constraints."""
+        instance, head, tail = self.instance, self.precedence.head, self.precedence.tail
+        self.starts = [
+            self.model.new_int_var(
+                head[a], max(head[a], self.latest - tail[a] - duration), str(instance.ops[a])
+            )
+            for a, duration in enumerate(instance.duration)
+        ]
+        self._arcs()
+        for ops in instance.ops_of_resource:
+            self._no_overlap(ops)
+            self._no_circles([a for a in ops if not instance.duration[a]])
+        for ops in instance.ops_of_resource:
+            self._monotone(ops)
+        self._memory()
+        self._objective()
+
+    # ------------------------------------------------------------------ constraints
+
+    def _arcs(self) -> None:
+        duration = self.instance.duration
+        for a, after in enumerate(self.instance.successors):
+            for b, lag in after:
+                self.model.add(self.starts[b] >= self.starts[a] + duration[a] + lag)
+        for a, b in self.precedence.arcs:
+            self.model.add(self.starts[b] >= self.starts[a] + duration[a])
+
+    def _no_overlap(self, ops: Sequence[int]) -> None:
+        duration = self.instance.duration
+        intervals = [
+            self.model.new_fixed_size_interval_var(self.starts[a], duration[a], f"on {a}")
+            for a in ops
+        ]
+        self.model.add_no_overlap(intervals)
+        for a in ops:
+            open_to = self._open(a)
+            for b in ops:
+                if b <= a or not open_to >> b & 1:
+                    continue
+                literal = self.model.new_bool_var(f"{a} before {b}")
+                self.literals[a, b] = literal
+                self.model.add(self.starts[b] >= self.starts[a] + duration[a]).only_enforce_if(
+                    literal
+                )
+                self.model.add(self.starts[a] >= self.starts[b] + duration[b]).only_enforce_if(
+                    ~literal
+                )
+
+    def _no_circles(self, ops: Sequence[int]) -> None:
+        """Ops that take no time: their starts can not keep a < b < c < a from happening."""
+        for a, b, c in combinations(ops, 3):
+            circle = [self._before(a, b), self._before(b, c), self._before(c, a)]
+            if sum(isinstance(literal, int) for literal in circle) < 2:
+                self.model.add_linear_constraint(cp_model.LinearExpr.sum(circle), 1, 2)
+
+    def _open(self, a: int) -> int:
+        """Ops on the resource of `a` whose order with `a` is open."""
+        precedence = self.precedence
+        decided = precedence.before[a] | precedence.after[a] | 1 << a
+        return precedence.same_resource[a] & ~decided
+
+    def _before(self, a: int, b: int) -> Literal:
+        """Literal of "a before b" for two ops of one resource."""
+        if self.precedence.after[a] >> b & 1:
+            return 1
+        if self.precedence.before[a] >> b & 1:
+            return 0
+        return self.literals[a, b] if a < b else ~self.literals[b, a]
+
+    def _monotone(self, ops: Sequence[int]) -> None:
+        """If a comes before b, it comes before what follows b; b stands for its next ones."""
+        after, before = self.precedence.after, self.precedence.before
+        mine = self.precedence.same_resource[ops[0]] if ops else 0
+        following = {b: _minimal(after[b] & mine, before) for b in ops}
+        for a in ops:
+            for b in ops:
+                if a == b or not self._open(a) >> b & 1:
+                    continue
+                for c in following[b]:
+                    if self._open(a) >> c & 1:
+                        self.model.add_implication(self._before(a, b), self._before(a, c))
+
+    def _memory(self) -> None:
+        instance = self.instance
+        users: dict[int, list[int]] = {}
+        for a, uses in enumerate(instance.memory):
+            for use in uses:
+                users.setdefault(use.device, []).append(a)
+        for device, limit in instance.available.items():
+            ops = users.get(device, [])
+            use_of = {a: next(u for u in instance.memory[a] if u.device == device) for a in ops}
+            for a in ops:
+                peak = use_of[a].acquired + use_of[a].transient
+                if not peak:
+                    continue
+                terms: list[Any] = [peak]
+                for b in ops:
+                    if b == a:
+                        continue
+                    started = self._started_by(b, a)
+                    ended = self._ended_by(b, a)
+                    terms.append(use_of[b].acquired * started)
+                    terms.append(-use_of[b].released * ended)
+                    if instance.resource[a] != instance.resource[b]:
+                        terms.append(use_of[b].transient * started)
+                        terms.append(-use_of[b].transient * ended)
+                total = sum(term for term in terms if isinstance(term, int))
+                expressions = [term for term in terms if not isinstance(term, int)]
+                self.model.add(cp_model.LinearExpr.sum(expressions) + total <= limit)
+
+    def _started_by(self, b: int, a: int) -> Literal:
+        """1 if b may have started when a starts (0 is enforced to mean later)."""
+        if self.instance.resource[a] == self.instance.resource[b]:
+            return self._before(b, a)
+        if self.precedence.before[a] >> b & 1:
+            return 1
+        if self.precedence.after[a] >> b & 1:
+            return 0
+        literal = self.model.new_bool_var(f"{b} started by {a}")
+        tie = 1 if b < a else 0  # of two that start together one sees the other
+        self.model.add(self.starts[b] >= self.starts[a] + tie).only_enforce_if(~literal)
+        return literal
+
+    def _ended_by(self, b: int, a: int) -> Literal:
+        """1 only if b has ended when a starts."""
+        if self.instance.resource[a] == self.instance.resource[b]:
+            return self._before(b, a)
+        if self.precedence.before[a] >> b & 1:
+            return 1
+        if self.precedence.after[a] >> b & 1:
+            return 0
+        literal = self.model.new_bool_var(f"{b} ended by {a}")
+        end = self.starts[b] + self.instance.duration[b]
+        self.model.add(self.starts[a] >= end).only_enforce_if(literal)
+        return literal
+
+    def _objective(self) -> None:
+        instance, precedence = self.instance, self.precedence
+        self.objective = self.model.new_int_var(self.bound, self.horizon, "objective")
+        self.first: dict[int, cp_model.IntVar] = {}
+        for device, ops in instance.spans.items():
+            members = sum(1 << a for a in ops)
+            last = [a for a in ops if not precedence.after[a] & members]
+            begin: cp_model.IntVar | int = 0
+            if device is not None:
+                begin = self.model.new_int_var(0, self.latest, f"first of {device}")
+                self.first[device] = begin
+                for a in ops:
+                    if not precedence.before[a] & members:
+                        self.model.add(begin <= self.starts[a])
+            for a in last:
+                end = self.starts[a] + instance.duration[a] + instance.delivery[a]
+                self.model.add(self.objective >= end - begin)
+            if device is None:
+                for a in ops:
+                    if instance.delivery[a] and a not in last:
+                        end = self.starts[a] + instance.duration[a] + instance.delivery[a]
+                        self.model.add(self.objective >= end)
+        self.model.minimize(self.objective)
+
+    # ------------------------------------------------------------------ solving
+
+    def hint(self, starts: Sequence[int], sequences: Sequence[Sequence[int]]) -> None:
+        """Give a complete solution as the place to start from."""
+        for variable, start in zip(self.starts, starts, strict=True):
+            self.model.add_hint(variable, start)
+        position = {a: place for ops in sequences for place, a in enumerate(ops)}
+        for (a, b), literal in self.literals.items():
+            self.model.add_hint(literal, position[a] < position[b])
+        for device, begin in self.first.items():
+            self.model.add_hint(begin, min(starts[a] for a in self.instance.spans[device]))
+        self.model.add_hint(self.objective, self.instance.objective(starts))
+
+    def solve(
+        self,
+        *,
+        time_limit: float,
+        workers: int,
+        seed: int = 0,
+        deterministic_limit: float | None = None,
+        on_solution: Callable[[int], None] | None = None,
+        on_bound: Callable[[int], None] | None = None,
+    ) -> Outcome:
+        """Run CP-SAT on the model that `build` made.
+
+        Parameters
+        ----------
+        time_limit
+            Seconds.
+        workers, seed, deterministic_limit
+            As CP-SAT's num_workers, random_seed and max_deterministic_time. One worker with a
+            deterministic limit is reproducible.
+        on_solution, on_bound
+            Called with the objective and with the bound, in steps, while it runs.
+        """
+        solver = cp_model.CpSolver()
+        parameters = solver.parameters
+        parameters.max_time_in_seconds = max(time_limit, 0.01)
+        parameters.num_workers = workers
+        parameters.random_seed = seed
+        # both eat the time limit on long pipelines and win nothing there
+        parameters.cp_model_probing_level = 0
+        parameters.symmetry_level = 0
+        parameters.catch_sigint_signal = False
+        if deterministic_limit is not None:
+            parameters.max_deterministic_time = deterministic_limit
+        if on_bound is not None:
+            solver.best_bound_callback = lambda value: on_bound(_up(value))
+        status = _run(solver, self.model, _Report(on_solution) if on_solution else None)
+        name = {
+            cp_model.OPTIMAL: "optimal",
+            cp_model.FEASIBLE: "feasible",
+            cp_model.INFEASIBLE: "infeasible",
+            cp_model.MODEL_INVALID: "invalid",
+        }.get(status, "unknown")
+        starts = sequences = None
+        bound = self.bound
+        if name in ("optimal", "feasible"):
+            starts = tuple(solver.value(variable) for variable in self.starts)
+            sequences = tuple(
+                self._sequence(ops, starts, solver) for ops in self.instance.ops_of_resource
+            )
+        if name in ("optimal", "feasible", "unknown"):
+            bound = max(bound, _up(solver.best_objective_bound))
+        return Outcome(
+            name,
+            starts,
+            sequences,
+            bound,
+            solver.wall_time,
+            solver.response_proto.deterministic_time,
+            len(self.literals),
+        )
+
+    def _sequence(
+        self, ops: Sequence[int], starts: Sequence[int], solver: cp_model.CpSolver
+    ) -> tuple[int, ...]:
+        """Order of a resource: by time, and by its Booleans where several ops take no time."""
+
+        def compare(a: int, b: int) -> int:
+            times = [(starts[c], starts[c] + self.instance.duration[c]) for c in (a, b)]
+            if times[0] != times[1]:
+                return -1 if times[0] < times[1] else 1
+            before = self._before(a, b)
+            return -1 if (before if isinstance(before, int) else solver.value(before)) else 1
+
+        return tuple(sorted(ops, key=cmp_to_key(compare)))
+
+
+def _run(
+    solver: cp_model.CpSolver,
+    model: cp_model.CpModel,
+    report: cp_model.CpSolverSolutionCallback | None,
+) -> cp_model.CpSolverStatus:
+    """Solve in a thread, so that Ctrl-C reaches Python and stops the search at once."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(solver.solve, model, report)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            solver.stop_search()
+            raise
+
+
+class _Report(cp_model.CpSolverSolutionCallback):
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def on_solution_callback(self) -> None:
+        self._tell(round(self.objective_value))
+
+
+def _latest_end(instance: Instance, horizon: int) -> int:
+    """Time by which everything ends in some best schedule.
+
+    For the period: the spans of the devices, shifted as early as the arcs allow, leave no gap
+    longer than a lag between them.
+    """
+    if not instance.period:
+        return horizon
+    lag = max((lag for after in instance.successors for _, lag in after), default=0)
+    return len(instance.spans) * (horizon + lag)
+
+
+def _minimal(members: int, before: Sequence[int]) -> list[int]:
+    """Members that have no other member before them."""
+    result = []
+    rest = members
+    while rest:
+        low = rest & -rest
+        a = low.bit_length() - 1
+        rest ^= low
+        if not before[a] & members:
+            result.append(a)
+    return result
+
+
+def _up(value: float) -> int:
+    """A bound of an integer objective, rounded up, safe against rounding errors."""
+    return -int(-(value - 1e-6) // 1)

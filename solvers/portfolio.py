@@ -1,0 +1,126 @@
+"""Constructive schedules to start from: the classic ones, and list schedules by several rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import networkx as nx
+
+from schedopt.classic import CLASSIC
+from schedopt.errors import NotApplicableError
+from schedopt.op import Op, Resource
+from schedopt.problem import Problem
+from schedopt.solvers.capacity import Passage
+from schedopt.solvers.instance import Instance
+from schedopt.solvers.list_schedule import ListSchedule, list_schedule
+from schedopt.timing import Orders
+from schedopt.variants import refine_orders
+
+PATIENCE = (0.0, 0.5, 1.0)
+ROUNDS_OF_JUSTIFICATION = 4
+
+
+class Candidate(NamedTuple):
+    """A schedule to start from, as orders; it may exceed a capacity if it is classic."""
+
+    name: str
+    orders: Orders
+    fits: bool
+
+
+def candidates(
+    graph: nx.DiGraph[Op], instance: Instance, passages: dict[tuple[int, int], Passage]
+) -> Iterator[Candidate]:
+    """All members of the portfolio, cheap and certain ones first."""
+    yield from list_schedules(instance, passages, patience=PATIENCE[:1])
+    yield from classic_schedules(graph)
+    yield from list_schedules(instance, passages, patience=PATIENCE[1:])
+
+
+def classic_schedules(graph: nx.DiGraph[Op]) -> Iterator[Candidate]:
+    """The classic schedules that the placement allows, whether they fit or not."""
+    problem: Problem = graph.graph["problem"]
+    for name, build in CLASSIC.items():
+        try:
+            schedule = build(problem)
+        except NotApplicableError:
+            continue
+        orders = first_in_first_out(refine_orders(schedule, graph), problem)
+        yield Candidate(name, orders, fits=False)
+
+
+def list_schedules(
+    instance: Instance,
+    passages: dict[tuple[int, int], Passage],
+    *,
+    patience: Sequence[float],
+) -> Iterator[Candidate]:
+    """List schedules for every rule of priority."""
+    for rule, priority in priorities(instance).items():
+        for share in patience:
+            found = list_schedule(instance, passages, priority, patience=share)
+            name = f"list schedule, {rule}, patience {share:g}"
+            yield Candidate(name, instance.orders(found.sequences), fits=True)
+
+
+def priorities(instance: Instance) -> dict[str, list[tuple[int, ...]]]:
+    """Rules of priority; of two ready ops the one with the smaller tuple goes first."""
+    near_end = instance.tails(within_microbatch=True)
+    longest = instance.tails()
+    leaf = [int(not after) for after in instance.within_microbatch]
+    ops = range(len(instance.ops))
+    return {
+        "nearest to its end": [(leaf[a], near_end[a], a) for a in ops],
+        "longest path": [(-longest[a], a) for a in ops],
+        "farthest from its end": [(leaf[a], -near_end[a], a) for a in ops],
+        "ends at once": [(1 - leaf[a], near_end[a], a) for a in ops],
+    }
+
+
+def justified(
+    instance: Instance,
+    passages: dict[tuple[int, int], Passage],
+    starts: Sequence[int],
+) -> Iterator[ListSchedule]:
+    """Schedules made from another by turns backwards and forwards in time.
+
+    Each turn is a list schedule whose priority is the order of the one before, seen from its
+    end (forward-backward improvement; Li and Willis, 1992).
+    """
+    last = len(instance.ops) - 1
+    mirror = instance.reversed()
+    turned = {
+        key: Passage(passage.peak, tuple(last - a for a in reversed(passage.ops)))
+        for key, passage in passages.items()
+    }
+    for _ in range(ROUNDS_OF_JUSTIFICATION):
+        ends = [start + d for start, d in zip(starts, instance.duration, strict=True)]
+        backwards = list_schedule(mirror, turned, [(-ends[last - a], a) for a in range(last + 1)])
+        ends = [backwards.starts[last - a] + instance.duration[a] for a in range(last + 1)]
+        forwards = list_schedule(instance, passages, [(-ends[a], a) for a in range(last + 1)])
+        yield forwards
+        starts = forwards.starts
+
+
+def first_in_first_out(orders: Orders, problem: Problem) -> dict[Resource, tuple[Op, ...]]:
+    """The same orders with equal microbatches renamed so that each (stage, kind) keeps theirs.
+
+    The k-th op of a stage and kind becomes that of the k-th microbatch among the equal ones.
+    """
+    factors = problem.factors
+    members: dict[object, list[int]] = {}
+    for i, factor in enumerate(factors):
+        members.setdefault(factor, []).append(i)
+    result = {}
+    for resource, ops in orders.items():
+        seen: dict[object, int] = {}
+        renamed = []
+        for op in ops:
+            factor = factors[op.microbatch]
+            key = (op.kind, op.stage, factor)
+            position = seen.get(key, 0)
+            seen[key] = position + 1
+            renamed.append(op._replace(microbatch=members[factor][position]))
+        result[resource] = tuple(renamed)
+    return result
