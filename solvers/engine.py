@@ -179,10 +179,14 @@ class Search:
     def _portfolio(self) -> str:
         count = 0
         for candidate in candidates(self.graph, self.instance, self.passages):
-            if self.best is not None and (self.closed or not self.time_left):
+            if self.closed:
                 break
-            count += 1
-            self.accept(candidate.orders, candidate.name, must_fit=candidate.fits)
+            if self.best is not None and candidate.optional and not self.time_left:
+                continue
+            orders = candidate.build()
+            if orders is not None:
+                count += 1
+                self.accept(orders, candidate.name, must_fit=candidate.fits)
         if self.best is not None and not self.closed:
             for found in justified(self.instance, self.passages, self._starts(self.best)):
                 if not self.time_left:

@@ -138,7 +138,8 @@ def list_schedule(
     for a in range(count):
         for use in instance.memory[a]:
             resources_of_device.setdefault(use.device, set()).add(instance.resource[a])
-    # events: (time, 0, op that ends) before (time, 1, resource that may start something)
+    # events at one time: (0, op that ends), (1, resource that may start something), and (2, the
+    # same again) once the others have started theirs, if it would start an op nothing waits for
     events: list[tuple[int, int, int]] = []
 
     def make_ready(a: int) -> None:
@@ -160,6 +161,9 @@ def list_schedule(
             continue
         chosen = _choose(instance, memory, ready[what], earliest, now, patience)
         if chosen is None:
+            continue
+        if kind == 1 and patience and not instance.within_microbatch[chosen]:
+            heapq.heappush(events, (now, 2, what))
             continue
         ready[what].remove((tuple(priority[chosen]), chosen))
         memory.start(chosen)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import networkx as nx
@@ -22,46 +23,65 @@ ROUNDS_OF_JUSTIFICATION = 4
 
 
 class Candidate(NamedTuple):
-    """A schedule to start from, as orders; it may exceed a capacity if it is classic."""
+    """A schedule to start from.
+
+    Attributes
+    ----------
+    name
+        What it is.
+    build
+        Makes its orders; None if it does not apply to this problem.
+    fits
+        Whether it is within every capacity by construction; a classic one may not be.
+    optional
+        Whether it may be left out when time is short. Classic schedules never are, so that the
+        result is never worse than one of them.
+    """
 
     name: str
-    orders: Orders
+    build: Callable[[], Orders | None]
     fits: bool
+    optional: bool
 
 
 def candidates(
     graph: nx.DiGraph[Op], instance: Instance, passages: dict[tuple[int, int], Passage]
 ) -> Iterator[Candidate]:
     """All members of the portfolio, cheap and certain ones first."""
-    yield from list_schedules(instance, passages, patience=PATIENCE[:1])
-    yield from classic_schedules(graph)
-    yield from list_schedules(instance, passages, patience=PATIENCE[1:])
+    rules = priorities(instance)
+    members = [
+        Candidate(
+            f"list schedule, {rule}, patience {patience:g}",
+            partial(_list_orders, instance, passages, priority, patience),
+            fits=True,
+            optional=True,
+        )
+        for patience in PATIENCE
+        for rule, priority in rules.items()
+    ]
+    yield from members[: len(rules)]
+    for name in CLASSIC:
+        yield Candidate(name, partial(_classic_orders, graph, name), fits=False, optional=False)
+    yield from members[len(rules) :]
 
 
-def classic_schedules(graph: nx.DiGraph[Op]) -> Iterator[Candidate]:
-    """The classic schedules that the placement allows, whether they fit or not."""
-    problem: Problem = graph.graph["problem"]
-    for name, build in CLASSIC.items():
-        try:
-            schedule = build(problem)
-        except NotApplicableError:
-            continue
-        orders = first_in_first_out(refine_orders(schedule, graph), problem)
-        yield Candidate(name, orders, fits=False)
-
-
-def list_schedules(
+def _list_orders(
     instance: Instance,
     passages: dict[tuple[int, int], Passage],
-    *,
-    patience: Sequence[float],
-) -> Iterator[Candidate]:
-    """List schedules for every rule of priority."""
-    for rule, priority in priorities(instance).items():
-        for share in patience:
-            found = list_schedule(instance, passages, priority, patience=share)
-            name = f"list schedule, {rule}, patience {share:g}"
-            yield Candidate(name, instance.orders(found.sequences), fits=True)
+    priority: Sequence[tuple[int, ...]],
+    patience: float,
+) -> Orders:
+    found = list_schedule(instance, passages, priority, patience=patience)
+    return instance.orders(found.sequences)
+
+
+def _classic_orders(graph: nx.DiGraph[Op], name: str) -> Orders | None:
+    problem: Problem = graph.graph["problem"]
+    try:
+        schedule = CLASSIC[name](problem)
+    except NotApplicableError:
+        return None
+    return first_in_first_out(refine_orders(schedule, graph), problem)
 
 
 def priorities(instance: Instance) -> dict[str, list[tuple[int, ...]]]:
