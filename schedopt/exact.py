@@ -55,8 +55,10 @@ def to_json(number: Fraction) -> Number | str:
 
 
 def text(number: Fraction | Number, digits: int = 6) -> str:
-    """Short decimal text: 12, 12.5, 0.333333."""
+    """Short decimal text: 12, 12.5, 0.333333; small numbers as 1e-07."""
     number = exact(number)
     if number.denominator == 1:
         return str(number.numerator)
+    if abs(number) * 10**digits < 1:
+        return f"{float(number):.{digits}g}"
     return f"{float(number):.{digits}f}".rstrip("0").rstrip(".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 import re
@@ -14,16 +15,30 @@ from pydantic_core import PydanticCustomError
 
 from schedopt.exact import Number, exact
 
+LARGEST, SMALLEST = 10**100, Fraction(1, 10**100)
+"""Sizes between which given numbers lie, besides 0. What follows from them fits into a float."""
+LARGEST_RESULT = 10**300
+LARGEST_COUNT = 10**9
+
+
+def _finite(value: Any) -> Number:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise PydanticCustomError("number", "must be a number, written without quotes")
+    number: Number = math.inf
+    with contextlib.suppress(OverflowError):
+        number = int(value) if isinstance(value, numbers.Integral) else float(value)
+    if isinstance(number, float) and not math.isfinite(number):
+        raise PydanticCustomError("finite", "must be a finite number")
+    if isinstance(value, Fraction) and exact(number) != value:
+        raise PydanticCustomError("decimal", "must have a decimal form of at most 17 digits")
+    return number
+
 
 def _number(value: Any) -> Number:
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-        return int(value)
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        number = float(value)
-        if math.isfinite(number):
-            return number
-        raise PydanticCustomError("finite", "must be a finite number")
-    raise PydanticCustomError("number", "must be a number, written without quotes")
+    number = _finite(value)
+    if number and not SMALLEST <= abs(number) <= LARGEST:
+        raise PydanticCustomError("size", "must be 0 or between 1e-100 and 1e100 in size")
+    return number
 
 
 def _checked(
@@ -48,24 +63,30 @@ _positive, _ = _checked(lambda number: number > 0, "greater than 0")
 
 def _integer(minimum: int) -> Callable[[Any], int]:
     def check(value: Any) -> int:
-        if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-            if int(value) >= minimum:
-                return int(value)
-            raise PydanticCustomError("range", "must be at least {minimum}", {"minimum": minimum})
-        raise PydanticCustomError("integer", "must be a whole number")
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+            raise PydanticCustomError("integer", "must be a whole number")
+        if int(value) < minimum:
+            raise PydanticCustomError("range", "must be at least {limit}", {"limit": minimum})
+        if int(value) > LARGEST_COUNT:
+            raise PydanticCustomError("range", "must be at most {limit}", {"limit": LARGEST_COUNT})
+        return int(value)
 
     return check
 
 
 def _exact(value: Any) -> Fraction:
-    if isinstance(value, str) and _RATIO.fullmatch(value):
-        return Fraction(value)
     if isinstance(value, str):
-        raise PydanticCustomError("ratio", 'must be a number, or a ratio such as "1/3"')
-    return exact(_number(value))
+        if not _RATIO.fullmatch(value):
+            raise PydanticCustomError("ratio", 'must be a number, or a ratio such as "1/3"')
+        number = Fraction(value)
+    else:
+        number = exact(_finite(value))
+    if abs(number) > LARGEST_RESULT:
+        raise PydanticCustomError("size", "must be between -1e300 and 1e300")
+    return number
 
 
-_RATIO = re.compile(r"-?\d{1,400}/[1-9]\d{0,400}")
+_RATIO = re.compile(r"-?\d{1,1000}/[1-9]\d{0,999}")
 _NUMBER = {"type": "number"}
 _NOT_NEGATIVE = {"type": "number", "minimum": 0}
 
@@ -88,7 +109,7 @@ SignedOrNull = Annotated[
 Exact = Annotated[
     Fraction,
     PlainValidator(_exact),
-    WithJsonSchema({"anyOf": [_NUMBER, {"type": "string", "pattern": _RATIO.pattern}]}),
+    WithJsonSchema({"anyOf": [_NUMBER, {"type": "string", "pattern": f"^{_RATIO.pattern}$"}]}),
 ]
 """A number of any size without rounding, as `schedopt.exact.to_json` writes it."""
 Count = Annotated[

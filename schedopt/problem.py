@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -26,6 +25,7 @@ from schedopt.fields import (
     shape_of,
 )
 from schedopt.placement import name_of_placement
+from schedopt.reading import read_data
 from schedopt.validation import (
     cross_field_faults,
     device_of_stages,
@@ -390,23 +390,3 @@ class Problem(_Part):
     def save(self, path: str | Path) -> None:
         """Write JSON; `load` gives an equal problem."""
         Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
-
-
-def read_data(path: str | Path) -> Any:
-    """Parse a JSON file, or a TOML file if its name ends in .toml.
-
-    Raises
-    ------
-    ProblemError
-        If it can not be read or parsed.
-    """
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix.lower() == ".toml":
-            return tomllib.loads(text)
-        return json.loads(text)
-    except (OSError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        valid = "must be a readable JSON file, or TOML with the ending .toml"
-        raise ProblemError([Fault("(file)", str(reason), valid)], str(path)) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -17,10 +17,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from schedopt.errors import Fault, ProblemError, ScheduleError
 from schedopt.exact import resolution, steps, to_json
-from schedopt.fields import Exact
+from schedopt.fields import Exact, Index
 from schedopt.graph import attribute
 from schedopt.op import KINDS, Op, Resource
-from schedopt.problem import Problem, read_data
+from schedopt.problem import Problem
+from schedopt.reading import read_data
 from schedopt.timing import Orders, earliest_starts, shortest_period_starts
 from schedopt.validation import faults_of
 
@@ -202,14 +203,17 @@ class Schedule:
             Naming `source`, with every fault.
         """
         try:
-            file = _ScheduleFile.model_validate(data)
+            file = ScheduleFile.model_validate(data)
         except ValidationError as error:
-            raise ScheduleError(faults_of(error, _ScheduleFile), source) from None
+            raise ScheduleError(faults_of(error, ScheduleFile), source) from None
         try:
             problem = Problem.from_dict(file.problem)
         except ProblemError as error:
             nested = [Fault(f"problem.{f.field}", f.value, f.valid) for f in error.faults]
             raise ScheduleError(nested, source) from None
+        faults = list(_file_faults(file, problem))
+        if faults:
+            raise ScheduleError(faults, source)
         times = {time for row in file.timeline for op in row.ops for time in (op.start, op.end)}
         step = resolution([problem.time_resolution, *times])
         timeline: dict[Resource, tuple[TimedOp, ...]] = {}
@@ -261,31 +265,44 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class _OpEntry(_Strict):
+class OpEntry(_Strict):
     kind: str = Field(pattern="^(" + "|".join(KINDS) + ")$")
-    stage: int = Field(ge=0)
-    microbatch: int = Field(ge=0)
+    stage: Index
+    microbatch: Index
     start: Exact
     end: Exact
 
 
-class _TimelineEntry(_Strict):
+class TimelineEntry(_Strict):
     resource: str
-    device: int = Field(ge=0)
-    ops: list[_OpEntry]
+    device: Index
+    ops: list[OpEntry]
 
 
-class _ScheduleFile(_Strict):
+class ScheduleFile(_Strict):
     """A schedule file (see `Schedule.to_dict`)."""
 
     format: str = Field(pattern=f"^{FORMAT}$")
     versions: dict[str, str] = {}
     name: str = ""
     problem: dict[str, Any]
-    placement: list[int] = []
+    placement: list[Index] = []
     kinds: dict[str, str] = {}
     time_unit: str = ""
     makespan: Exact = Fraction(0)
     period: Exact = Fraction(0)
-    timeline: list[_TimelineEntry]
+    timeline: list[TimelineEntry]
     info: dict[str, Any] = {}
+
+
+def _file_faults(file: ScheduleFile, problem: Problem) -> Iterator[Fault]:
+    if file.placement not in ([], list(problem.device_of)):
+        valid = f"must be that of the problem, {list(problem.device_of)}"
+        yield Fault("placement", str(file.placement), valid)
+    seen: set[Resource] = set()
+    for position, entry in enumerate(file.timeline):
+        resource = Resource(entry.resource, entry.device)
+        if resource in seen:
+            valid = "is there twice; all ops of a resource are in one list"
+            yield Fault(f"timeline[{position}]", str(resource), valid)
+        seen.add(resource)

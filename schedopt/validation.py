@@ -141,7 +141,10 @@ def memory_of_stage(
 
 
 def _show(value: Any) -> str:
-    shown = repr(value)
+    try:
+        shown = repr(value)
+    except ValueError:  # Python does not write numbers of so many digits
+        shown = "a number of more than 4300 digits"
     return shown if len(shown) <= 60 else shown[:57] + "..."
 
 
@@ -186,6 +189,8 @@ def faults_of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
             valid = "must be a table of fields"
         elif kind == "tuple_type":
             valid = "must be a list"
+        elif kind == "string_type":
+            valid = "must be text, in quotes"
         elif kind == "literal_error":
             valid = "must be one of " + str(detail["ctx"]["expected"]).replace(" or ", ", ")
         elif kind == "union_tag_invalid":
@@ -232,6 +237,9 @@ class _CrossFields:
         if microbatches is not None:
             yield from self._length("microbatch_factors", microbatches, "microbatches")
         stages = self._stage_count(devices)
+        if stages == 0:
+            yield Fault("placement", _show(data.get("placement")), "must have at least one stage")
+            stages = None
         if stages is not None:
             cells = stages * (microbatches or 1)
             if cells > MAX_CELLS:
@@ -273,7 +281,7 @@ class _CrossFields:
         placement = self.data.get("placement", "linear")
         if isinstance(placement, list):
             for stage, device in enumerate(placement):
-                if device >= devices:
+                if self.sound(f"placement[{stage}]") and device >= devices:
                     valid = f"must be a device, 0 to {devices - 1}"
                     yield Fault(f"placement[{stage}]", str(device), valid)
             if len(placement) != stages:

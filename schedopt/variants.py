@@ -1,0 +1,181 @@
+"""Variants of a problem: backward fused, stages cut into pieces; and the way back for orders."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import networkx as nx
+
+from schedopt.errors import NotApplicableError
+from schedopt.exact import Number, exact, plain
+from schedopt.op import Op, Resource
+from schedopt.placement import named_placement
+from schedopt.problem import LagByDirection, Problem, StageData
+from schedopt.schedule import Schedule
+
+
+def fused(problem: Problem) -> Problem:
+    """The problem with B and W of every stage fused into one op BW.
+
+    BW takes as long as B and W together and releases what they release. Its transient memory is
+    the most that B directly followed by W needs above the memory before B, so a fused schedule
+    fits exactly when the same schedule with B, W in the place of each BW fits. A problem without
+    split stages is returned as it is.
+    """
+    if all(data.backward == "BW" for data in problem.stage_data):
+        return problem
+    stages = [_fused_stage(data) for data in problem.stage_data]
+    return problem.replace(
+        stages=problem.stage_count,
+        durations=_columns(stages, "durations"),
+        memory={
+            **_columns(stages, "memory", ("F",)),
+            "transient": _columns(stages, "transient"),
+            "static": problem.memory.static,
+            "capacity": problem.memory.capacity,
+        },
+    )
+
+
+def recut(problem: Problem, placement: str, chunks: int) -> Problem:
+    """The same model and devices with each stage cut into `chunks` equal pieces.
+
+    Piece g of the model is placed by the named `placement` (`schedopt.placement`). A piece takes
+    1/chunks of the duration and the memory of its stage. Where that is no number with a finite
+    decimal form, it is rounded down to a neighbouring float, so that the pieces of a stage never
+    need more than the stage. Lags between devices, static memory and capacity stay. A skip
+    connection leads from the last piece of its source to the first piece of its target.
+
+    Raises
+    ------
+    NotApplicableError
+        If the problem does not have one stage per device in the order of the devices.
+    ValueError
+        If the placement is unknown, or can not have that many chunks.
+    """
+    devices = problem.devices
+    if problem.device_of != tuple(range(devices)):
+        raise NotApplicableError(
+            f"only a linear placement (stage s on device s) can be cut into chunks; this one has "
+            f"{problem.stage_count} stages on devices {list(problem.device_of)}"
+        )
+    device_of = named_placement(placement, devices, chunks)
+    if chunks == 1:
+        return problem
+    pieces = [_piece(data, chunks) for data in problem.stage_data for _ in range(chunks)]
+    # the last release is left out: it follows, so that memory sums to zero in spite of rounding
+    memory = _columns(pieces, "memory", ("F", "B"))
+    return problem.replace(
+        stages=len(device_of),
+        placement=placement,
+        durations=_columns(pieces, "durations"),
+        memory={
+            **memory,
+            "transient": _columns(pieces, "transient"),
+            "static": problem.memory.static,
+            "capacity": problem.memory.capacity,
+        },
+        lag=_lag_of_devices(problem),
+        edges=[
+            {
+                "from": edge.from_stage * chunks + chunks - 1,
+                "to": edge.to_stage * chunks,
+                "lag": edge.lag,
+            }
+            for edge in problem.edges
+        ],
+    )
+
+
+def refine_orders(schedule: Schedule, graph: nx.DiGraph[Op]) -> dict[Resource, tuple[Op, ...]]:
+    """Orders of a schedule with each BW that `graph` does not have written as B, W.
+
+    Parameters
+    ----------
+    schedule
+        A schedule for the problem of `graph`, or for its `fused` variant.
+    graph
+        From `schedopt.graph.build_graph`.
+    """
+
+    def refined(op: Op) -> Iterable[Op]:
+        if op.kind == "BW" and op not in graph:
+            return op._replace(kind="B"), op._replace(kind="W")
+        return (op,)
+
+    return {
+        resource: tuple(part for op in ops for part in refined(op))
+        for resource, ops in schedule.orders.items()
+    }
+
+
+def _fused_stage(data: StageData) -> StageData:
+    if data.backward == "BW":
+        return data
+    durations, memory, transient = data.durations, data.memory, data.transient
+    most = max(max(memory["B"], Fraction(0)) + transient["B"], memory["B"] + transient["W"])
+    return StageData(
+        data.device,
+        {"F": durations["F"], "BW": durations["B"] + durations["W"]},
+        {"F": memory["F"], "BW": -memory["F"]},
+        {"F": transient["F"], "BW": most},
+    )
+
+
+def _piece(data: StageData, chunks: int) -> StageData:
+    def divided(amounts: dict[str, Fraction]) -> dict[str, Fraction]:
+        return {kind: _share(amount, chunks) for kind, amount in amounts.items()}
+
+    return StageData(
+        data.device, divided(data.durations), divided(data.memory), divided(data.transient)
+    )
+
+
+def _share(amount: Fraction, chunks: int) -> Fraction:
+    """One of `chunks` equal parts, rounded towards zero if it has no finite decimal form."""
+    share = amount / chunks
+    value = plain(share)
+    if abs(exact(value)) > abs(share):
+        value = math.nextafter(value, 0)
+    return exact(value)
+
+
+def _columns(
+    stages: Sequence[StageData], part: str, kinds: Iterable[str] = ("F", "B", "W", "BW")
+) -> dict[str, Any]:
+    """Fields of a problem file for one part of the stages: one number, or a list per stage."""
+    result: dict[str, Any] = {}
+    for kind in kinds:
+        column = [getattr(stage, part).get(kind) for stage in stages]
+        missing = 0 if part == "transient" else None  # a stage without this kind
+        values = [missing if value is None else plain(value) for value in column]
+        if values.count(missing) < len(values):
+            result[kind] = values[0] if len(set(values)) == 1 else values
+    return result
+
+
+def _lag_of_devices(problem: Problem) -> Any:
+    """The lag without reference to stages: a list per boundary becomes a table of devices."""
+    lag = problem.lag
+    if isinstance(lag, LagByDirection):
+        return {
+            "forward": _by_device(problem, lag.forward, forward=True),
+            "backward": _by_device(problem, lag.backward, forward=False),
+        }
+    return _by_device(problem, lag, forward=True)
+
+
+def _by_device(problem: Problem, lag: Any, *, forward: bool) -> Any:
+    """One lag of a linear placement; a path that turns back takes the same lags."""
+    if not isinstance(lag, tuple) or any(isinstance(row, tuple) for row in lag):
+        return lag
+
+    def between(source: int, target: int) -> Number:
+        ends = sorted((source, target), reverse=not forward)
+        return plain(problem.lag_between(*ends))
+
+    devices = range(problem.devices)
+    return [[between(source, target) for target in devices] for source in devices]
