@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from importlib.metadata import version
 
 from schedopt.check import check
@@ -18,6 +19,7 @@ from schedopt.schedule import Schedule
 from schedopt.solvers.bounds import closed_form_bound
 from schedopt.solvers.capacity import Shortage, shortages, smallest_passages
 from schedopt.solvers.instance import Instance, build_instance
+from schedopt.solvers.neighbourhood import WindowSearch
 from schedopt.solvers.order_model import OrderModel, Outcome
 from schedopt.solvers.portfolio import candidates, justified
 from schedopt.solvers.solution import (
@@ -28,10 +30,17 @@ from schedopt.solvers.solution import (
     Status,
     gap,
 )
+from schedopt.solvers.team import Team, TeamError
 from schedopt.timing import Orders
 
 MAX_BOOLEANS = 150_000
 """Order Booleans above which the complete model is not built."""
+MAX_PAIRS = 1_500_000
+"""Pairs of ops on one resource above which it is not even measured."""
+SMALL = 1_000
+"""Ops up to which the complete model gets most of the time."""
+SECONDS_TO_MEETING = 3.0
+"""Seconds after which the processes of the window search exchange their best."""
 
 
 class Search:
@@ -63,6 +72,8 @@ class Search:
         self.history: list[Progress] = []
         self.records: list[StageRecord] = []
         self.faults: list[str] = []
+        self.search: WindowSearch | None = None
+        self.team: Team | None = None
 
     # ------------------------------------------------------------------ state
 
@@ -162,10 +173,12 @@ class Search:
             if not reasons:
                 self.stage("bounds", self._bounds)
                 self.stage("portfolio", self._portfolio)
-                if not self.closed:
-                    self.stage("order model", self._order_model)
+                self._improve()
         except KeyboardInterrupt:
             interrupted = True
+        finally:
+            if self.team is not None:
+                self.team.close()
         return self._solution(reasons, interrupted=interrupted)
 
     def _bounds(self) -> str:
@@ -188,7 +201,7 @@ class Search:
                 count += 1
                 self.accept(orders, candidate.name, must_fit=candidate.fits)
         if self.best is not None and not self.closed:
-            for found in justified(self.instance, self.passages, self._starts(self.best)):
+            for found in justified(self.instance, self.passages, self._starts()):
                 if not self.time_left:
                     break
                 orders = self.instance.orders(found.sequences)
@@ -196,23 +209,107 @@ class Search:
                     break
         return f"{count} candidates; best: {self.best_source}"
 
-    def _order_model(self) -> str:
+    def _improve(self) -> None:
+        """Share the time that is left between the windows and the complete order model.
+
+        A small model is mostly proven, so it gets most of the time, and a short try first; for
+        a large one the windows find more. Both start from the best that is known.
+        """
+        small = len(self.instance.ops) <= SMALL
+        turns: list[tuple[str, float]]
+        if self.open_pairs() > MAX_PAIRS:
+            turns = [("windows", 1.0)]
+        elif small:
+            turns = [("order model", 0.1), ("windows", 0.1), ("order model", 0.6)]
+            turns += [("windows", 0.5), ("order model", 1.0)]
+        else:
+            turns = [("windows", 0.6), ("order model", 0.6), ("windows", 1.0)]
+        limit = self.deterministic_limit
+        for name, share in turns:
+            if self.closed or not self.time_left or limit == 0:
+                return
+            seconds = self.time_left * share
+            run = self._windows if name == "windows" else self._order_model
+            effort = None if limit is None else limit * share
+            self.stage(name, partial(run, seconds, effort))
+            limit = None if limit is None else limit - (effort or 0)
+
+    def open_pairs(self) -> int:
+        """Pairs of ops that share a resource: what the order model could have to decide."""
+        return sum(len(ops) * (len(ops) - 1) // 2 for ops in self.instance.ops_of_resource)
+
+    def _windows(self, seconds: float, effort: float | None) -> str:
+        """Window search: one process per worker, or in this one if there is one worker."""
+        if self.best is None:
+            return "no start"
+        until = self.elapsed + seconds
+        if self.workers == 1 or effort is not None:
+            return self._windows_here(until, effort)
+        try:
+            return self._windows_by_team(until)
+        except TeamError as error:
+            self.faults.append(f"windows: {error}; one process goes on")
+            return self._windows_here(until, effort)
+
+    def _windows_here(self, until: float, effort: float | None) -> str:
+        if self.search is None:
+            self.search = WindowSearch(
+                self.instance, self._sequences(), bound=self._bound_in_steps(), seed=self.seed
+            )
+        search = self.search
+        if search.current.value > self._best_in_steps():
+            search.restart(self._sequences())
+        search.bound = self._bound_in_steps()
+        windows, spent = search.windows, search.deterministic_time
+
+        def over() -> bool:
+            if effort is not None and search.deterministic_time - spent >= effort:
+                return True
+            return self.elapsed >= until
+
+        best = search.run(
+            until=over,
+            on_better=lambda better: self.tell(
+                "windows", objective=better.value * self.instance.step
+            ),
+        )
+        self.accept(self.instance.orders(best.sequences), "windows")
+        return f"{search.windows - windows} windows"
+
+    def _windows_by_team(self, until: float) -> str:
+        if self.team is None:
+            self.team = Team(
+                self.problem, index_order=self.index_order, size=self.workers, seed=self.seed
+            )
+        windows = 0
+        while self.elapsed < until and not self.closed:
+            found = self.team.run(
+                self._sequences(),
+                value=self._best_in_steps(),
+                bound=self._bound_in_steps(),
+                seconds=min(SECONDS_TO_MEETING, until - self.elapsed),
+            )
+            windows += found.windows
+            if found.value < self._best_in_steps():
+                self.accept(self.instance.orders(found.sequences), "windows")
+        return f"{windows} windows by {self.workers} processes"
+
+    def _order_model(self, seconds: float, effort: float | None) -> str:
+        """The complete order model, with the best schedule as hint and horizon."""
         if self.best is None:
             return "no start"
         instance = self.instance
-        horizon = math.floor(self.best.objective / instance.step)
-        model = OrderModel(instance, horizon=horizon, bound=self._bound_in_steps())
+        until = self.elapsed + seconds
+        model = OrderModel(instance, horizon=self._best_in_steps(), bound=self._bound_in_steps())
         if model.size > MAX_BOOLEANS:
             return f"not built: {model.size} order Booleans, at most {MAX_BOOLEANS}"
-        if not self.time_left:
-            return "no time left"
         model.build()
-        model.hint(self._starts(self.best), instance.sequences(self.best.orders))
+        model.hint(self._starts(), self._sequences())
         outcome = model.solve(
-            time_limit=self.time_left,
+            time_limit=until - self.elapsed,
             workers=self.workers,
             seed=self.seed,
-            deterministic_limit=self.deterministic_limit,
+            deterministic_limit=effort,
             on_solution=lambda value: self.tell("order model", objective=value * instance.step),
             on_bound=lambda bound: self.tell("order model", bound=bound * instance.step),
         )
@@ -241,13 +338,25 @@ class Search:
     def _bound_in_steps(self) -> int:
         return math.ceil(self.bound / self.instance.step)
 
-    def _starts(self, schedule: Schedule) -> list[int]:
-        """Starts of the ops of the instance in its own steps."""
+    def _best_in_steps(self) -> int:
+        return math.floor(self._known().objective / self.instance.step)
+
+    def _sequences(self) -> tuple[tuple[int, ...], ...]:
+        return self.instance.sequences(self._known().orders)
+
+    def _starts(self) -> list[int]:
+        """Starts of the best schedule in steps of the instance."""
+        schedule = self._known()
         unit = schedule.resolution / self.instance.step
         starts = {
             timed.op: timed.start for timed_ops in schedule.timeline.values() for timed in timed_ops
         }
         return [math.floor(starts[op] * unit) for op in self.instance.ops]
+
+    def _known(self) -> Schedule:
+        if self.best is None:
+            raise RuntimeError("no schedule is known yet")
+        return self.best
 
     def _solution(self, reasons: Sequence[str], *, interrupted: bool) -> Solution:
         status: Status = "feasible"

@@ -12,7 +12,7 @@ It knows ops, arcs, resources and memory, and nothing of what the ops mean:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cmp_to_key
@@ -21,7 +21,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from schedopt.solvers.instance import Instance
+from schedopt.solvers.instance import MAX_HORIZON, Instance
 from schedopt.solvers.precedence import Precedence
 
 Literal = cp_model.LiteralT  # a Boolean variable, or 0 or 1 where the order is decided
@@ -84,8 +84,15 @@ class OrderModel:
                 pairs += (precedence.same_resource[a] & ~decided).bit_count() - 1
         return pairs // 2
 
-    def build(self) -> None:
-        """Make variables and constraints."""
+    def build(self, *, spread: bool = False) -> None:
+        """Make variables and constraints.
+
+        Parameters
+        ----------
+        spread
+            Among the solutions with the best objective find one with the smallest sum, over
+            the resources, of the longest path through their ops.
+        """
         instance, head, tail = self.instance, self.precedence.head, self.precedence.tail
         self.starts = [
             self.model.new_int_var(
@@ -101,6 +108,8 @@ class OrderModel:
             self._monotone(ops)
         self._memory()
         self._objective()
+        if spread:
+            self._spread()
 
     # ------------------------------------------------------------------ constraints
 
@@ -227,7 +236,6 @@ class OrderModel:
         self.first: dict[int, cp_model.IntVar] = {}
         for device, ops in instance.spans.items():
             members = sum(1 << a for a in ops)
-            last = [a for a in ops if not precedence.after[a] & members]
             begin: cp_model.IntVar | int = 0
             if device is not None:
                 begin = self.model.new_int_var(0, self.latest, f"first of {device}")
@@ -235,15 +243,29 @@ class OrderModel:
                 for a in ops:
                     if not precedence.before[a] & members:
                         self.model.add(begin <= self.starts[a])
-            for a in last:
-                end = self.starts[a] + instance.duration[a] + instance.delivery[a]
+            for end in self._ends(ops):
                 self.model.add(self.objective >= end - begin)
-            if device is None:
-                for a in ops:
-                    if instance.delivery[a] and a not in last:
-                        end = self.starts[a] + instance.duration[a] + instance.delivery[a]
-                        self.model.add(self.objective >= end)
         self.model.minimize(self.objective)
+
+    def _spread(self) -> None:
+        paths = []
+        for ops in self.instance.ops_of_resource:
+            if ops:
+                path = self.model.new_int_var(-MAX_HORIZON, self.horizon, "path")
+                for end in self._ends(ops):
+                    self.model.add(path >= end)
+                paths.append(path)
+        # no single path counts for more than the objective, so it comes first
+        total = cp_model.LinearExpr.sum(paths)
+        self.model.minimize(self.objective * (len(paths) + 1) + total)
+
+    def _ends(self, ops: Sequence[int]) -> Iterator[cp_model.LinearExpr]:
+        """Ends with what is to follow, of the ops that can be the last of these."""
+        instance = self.instance
+        members = sum(1 << a for a in ops)
+        for a in ops:
+            if instance.delivery[a] or not self.precedence.after[a] & members:
+                yield self.starts[a] + (instance.duration[a] + instance.delivery[a])
 
     # ------------------------------------------------------------------ solving
 
