@@ -3,7 +3,6 @@
 A comment in the line before a block says what it is:
 
 - ``<!-- file: NAME -->``: the block is written to the file NAME for the blocks after it;
-- ``<!-- slow -->``: the block takes more than some seconds;
 - ``<!-- not run: WHY -->``.
 """
 
@@ -21,10 +20,16 @@ from typing import NamedTuple
 
 import pytest
 
+from schedopt.bundled import bundled_names
+from schedopt.cli import commands, main
 from schedopt.problem import Problem
 
 ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUNNERS = {"bash": ("bash", "-euo", "pipefail", "-c"), "python": (sys.executable, "-c")}
+EXPECTED = re.compile(r"^ *print\(.*\)  # (.*?)(?:, and so on)?$", re.MULTILINE)
+"""What a snippet says that it prints."""
 
 
 class Block(NamedTuple):
@@ -39,7 +44,7 @@ def blocks(page: str) -> Iterator[Block]:
         yield Block(match[1] or "", match[2], match[3])
 
 
-def play(page: str, folder: Path, *, slow: bool) -> int:
+def play(page: str, folder: Path) -> int:
     """Run the blocks of a page in order, in a folder of their own; the number of blocks run."""
     scripts = str(Path(sys.executable).parent)
     environment = {**os.environ, "PATH": os.pathsep.join([scripts, os.environ["PATH"]])}
@@ -47,15 +52,10 @@ def play(page: str, folder: Path, *, slow: bool) -> int:
     for mark, language, text in blocks(page):
         if mark.startswith("file: "):
             (folder / mark.removeprefix("file: ")).write_text(text, encoding="utf-8")
-        if language not in ("bash", "python") or mark.startswith("not run: "):
+        if language not in RUNNERS or mark.startswith("not run: "):
             continue
-        if mark == "slow" and not slow:
-            continue
-        command = (
-            ["bash", "-euo", "pipefail", "-c"] if language == "bash" else [sys.executable, "-c"]
-        )
         done = subprocess.run(
-            [*command, text],
+            [*RUNNERS[language], text],
             cwd=folder,
             env=environment,
             capture_output=True,
@@ -64,21 +64,37 @@ def play(page: str, folder: Path, *, slow: bool) -> int:
             timeout=300,
         )
         assert done.returncode == 0, f"{page}:\n{text}\n{done.stdout}\n{done.stderr}"
+        for expected in EXPECTED.findall(text):
+            assert expected in done.stdout, f"{page}:\n{text}\n{done.stdout}"
         count += 1
     return count
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/command-line.md"])
+PAGES = [
+    page
+    for page in ("README.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md"))))
+    if any(block.language in RUNNERS for block in blocks(page))
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_the_commands_and_snippets_of_a_page_work_as_printed(page: str, tmp_path: Path) -> None:
-    assert play(page, tmp_path, slow=False) >= 1
+    assert play(page, tmp_path) >= 1
+
+
+RESULT = re.compile(r"^\| `schedopt (solve [^`]+)` \| (\d+) us \|", re.MULTILINE)
 
 
 @pytest.mark.slow
-def test_the_slow_commands_of_the_readme_work_too(tmp_path: Path) -> None:
-    assert play("README.md", tmp_path, slow=True) > sum(
-        mark != "slow" and not mark.startswith("not run: ") and language in ("bash", "python")
-        for mark, language, _ in blocks("README.md")
-    )
+@pytest.mark.parametrize(("command", "makespan"), RESULT.findall(README))
+def test_the_results_of_the_readme_are_proven(
+    command: str, makespan: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main([*command.split(), "--quiet", "--json"])
+    data = json.loads(capsys.readouterr().out)
+    assert (data["status"], data["objective_name"]) == ("optimal", "makespan")
+    assert data["objective"] == int(makespan)
 
 
 def test_the_problems_of_the_documentation_are_valid() -> None:
@@ -100,9 +116,6 @@ def test_every_field_of_a_problem_is_documented() -> None:
 
 
 def test_every_command_and_bundled_problem_of_the_documentation_exists() -> None:
-    from schedopt.bundled import bundled_names
-    from schedopt.cli import commands
-
     for page in ("README.md", "docs/command-line.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
         used = re.findall(r"^schedopt ([a-z]+)", text, re.MULTILINE)

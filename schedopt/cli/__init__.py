@@ -1,0 +1,64 @@
+"""The command line. A command reads, calls the library and prints; it has no logic of its own."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import NoReturn
+
+import click
+
+from schedopt.cli import check, compare, problems, show, solve
+from schedopt.cli.output import accept_any_encoding, forget_stdout, message
+from schedopt.errors import InputError, NotApplicableError
+
+BAD_INPUT, INTERRUPTED = 2, 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(
+    message=f"schedopt {version('schedopt')} (ortools {version('ortools')}, "
+    f"Python {platform.python_version()})"
+)
+def commands() -> None:
+    """Optimal schedules for pipeline-parallel training, with proofs.
+
+    \b
+    Examples:
+      schedopt problems                             the bundled problems
+      schedopt solve zb-1.5b-p8-m24 -o best.json    solve one, keep the schedule
+      schedopt compare best.json                    against every classic schedule
+      schedopt show best.json                       draw it
+      schedopt check best.json                      test it against every rule
+    """
+
+
+for module in (solve, compare, check, show, problems):
+    commands.add_command(module.command)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a command line and exit: no traceback for anything in a file or an option."""
+    accept_any_encoding()
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        code = commands.main(arguments, prog_name="schedopt", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return BAD_INPUT
+    except (InputError, NotApplicableError) as error:
+        message(f"Error: {error}")
+        return BAD_INPUT
+    except (click.Abort, KeyboardInterrupt):
+        message("interrupted")
+        return INTERRUPTED
+    except OSError as error:
+        forget_stdout()
+        message(f"Error: output could not be written: {error.strerror}")
+        return BAD_INPUT
+    return code if isinstance(code, int) else 0

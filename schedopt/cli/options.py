@@ -1,0 +1,135 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import click
+
+from schedopt.errors import ProblemError
+from schedopt.exact import Number
+from schedopt.problem import Problem
+
+Command = Callable[..., Any]
+
+
+def number(value: str) -> Number:
+    """A finite number of at least 0, kept as it is written: 4 stays an int.
+
+    Raises
+    ------
+    click.BadParameter
+        For any other text.
+    """
+    result: Number
+    try:
+        result = int(value)
+    except ValueError:
+        try:
+            result = float(value)
+        except ValueError:
+            result = math.nan
+    if not 0 <= result < math.inf:
+        raise click.BadParameter(f"{value!r} is not a number of at least 0")
+    return result
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+quiet_option = click.option(
+    "--quiet", "-q", is_flag=True, help="No progress, warnings or notes on stderr."
+)
+
+
+class SolveOptions(NamedTuple):
+    """Values of `solve_options`."""
+
+    objective: str | None
+    capacity: Number | None
+    microbatches: int | None
+    time_limit: float
+    workers: int | None
+    seed: int
+    deterministic_limit: float | None
+
+    def change(self, problem: Problem) -> Problem:
+        """The problem with the fields that options replace.
+
+        Raises
+        ------
+        ProblemError
+            If it is not valid any more.
+        """
+        given = (("objective", self.objective), ("microbatches", self.microbatches))
+        changes = {name: value for name, value in given if value is not None}
+        try:
+            problem = problem.replace(**changes) if changes else problem
+            return problem if self.capacity is None else problem.with_capacity(self.capacity)
+        except ProblemError as error:
+            raise ProblemError(error.faults, "problem with the options given") from None
+
+
+_SOLVE_OPTIONS = (
+    click.option(
+        "--objective",
+        type=click.Choice(["makespan", "period"]),
+        help="What to minimise, instead of the problem's own objective.",
+    ),
+    click.option(
+        "--capacity",
+        type=number,
+        metavar="N",
+        help="Memory capacity of every device, instead of the problem's own.",
+    ),
+    click.option(
+        "--microbatches",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Number of microbatches, instead of the problem's own.",
+    ),
+    click.option(
+        "--time-limit",
+        type=click.FloatRange(min=0, min_open=True),
+        default=60.0,
+        show_default=True,
+        metavar="S",
+        help="Stop after S seconds with the best schedule found.",
+    ),
+    click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Threads of the search; one per processor when omitted.",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(min=0, max=2**31 - 1),
+        default=0,
+        show_default=True,
+        metavar="N",
+        help="Seed of the search.",
+    ),
+    click.option(
+        "--deterministic-limit",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="X",
+        help="Limit the work of the search instead of its time; with --workers 1 every run "
+        "then gives the same result.",
+    ),
+)
+
+
+def solve_options(command: Command) -> Command:
+    """Give a command the options of `SolveOptions`, as one argument `options`."""
+
+    @functools.wraps(command)
+    def gathered(**values: Any) -> Any:
+        options = SolveOptions(**{name: values.pop(name) for name in SolveOptions._fields})
+        return command(options=options, **values)
+
+    decorated: Command = gathered
+    for option in reversed(_SOLVE_OPTIONS):
+        decorated = option(decorated)
+    return decorated

@@ -1,0 +1,64 @@
+"""`schedopt show`."""
+
+from __future__ import annotations
+
+import click
+
+from schedopt.analysis import summary
+from schedopt.check import check
+from schedopt.classic import CLASSIC
+from schedopt.cli.inputs import load_problem, load_schedule
+from schedopt.cli.options import json_option, quiet_option
+from schedopt.cli.output import message, picture_style, print_json, show
+from schedopt.cli.report import schedule_report
+from schedopt.formats.text import SMALLEST_WIDTH, gantt, memory_chart
+
+CLASSIC_NAMES = {name.lower().replace(" ", "-"): name for name in CLASSIC}
+"""Names of the classic schedules as they are typed."""
+
+
+@click.command("show")
+@click.argument("schedule", metavar="SCHEDULE")
+@click.option(
+    "--classic",
+    type=click.Choice(list(CLASSIC_NAMES), case_sensitive=False),
+    metavar="NAME",
+    help=f"Show a classic schedule for a problem: {', '.join(CLASSIC_NAMES)}.",
+)
+@click.option(
+    "--width",
+    type=click.IntRange(min=SMALLEST_WIDTH),
+    metavar="N",
+    help="Characters per line; the width of the terminal when omitted.",
+)
+@json_option
+@quiet_option
+def command(
+    *, schedule: str, classic: str | None, width: int | None, as_json: bool, quiet: bool
+) -> int:
+    """Draw a schedule in the terminal: its ops and the memory of each device.
+
+    SCHEDULE is a schedule file; with --classic, a problem: a file or a bundled name.
+
+    \b
+    Examples:
+      schedopt show schedule.json
+      schedopt show zb-1.5b-p8-m24 --classic 1f1b --width 160
+      NO_COLOR=1 schedopt show schedule.json > schedule.txt
+    """
+    if classic is None:
+        drawn = load_schedule(schedule)
+    else:
+        drawn = CLASSIC[CLASSIC_NAMES[classic]](load_problem(schedule))
+    violations = check(drawn)
+    if violations and not quiet:
+        message(f"warning: breaks rules of its problem, {len(violations)} times; first:")
+        message(f"  {violations[0]}")
+        message("`schedopt check` lists all of them for a schedule file")
+    achieved = summary(drawn)
+    if as_json:
+        print_json({**achieved.to_dict(), "valid": not violations, "info": dict(drawn.info)})
+        return 0
+    style = picture_style(width)
+    show(gantt(drawn, **style), memory_chart(drawn, **style), *schedule_report(drawn, achieved))
+    return 0
