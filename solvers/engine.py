@@ -21,6 +21,7 @@ from schedopt.solvers.capacity import Shortage, shortages, smallest_passages
 from schedopt.solvers.instance import Instance, build_instance
 from schedopt.solvers.neighbourhood import WindowSearch
 from schedopt.solvers.order_model import OrderModel, Outcome
+from schedopt.solvers.periodic import PeriodicModel, shortest_periods, unrolled
 from schedopt.solvers.portfolio import candidates, justified
 from schedopt.solvers.solution import (
     Progress,
@@ -217,22 +218,47 @@ class Search:
         """
         small = len(self.instance.ops) <= SMALL
         turns: list[tuple[str, float]]
-        if self.open_pairs() > MAX_PAIRS:
-            turns = [("windows", 1.0)]
-        elif small:
+        if small:
             turns = [("order model", 0.1), ("windows", 0.1), ("order model", 0.6)]
             turns += [("windows", 0.5), ("order model", 1.0)]
+        elif self.open_pairs() <= MAX_PAIRS:
+            turns = [("periodic", 0.15), ("windows", 0.6), ("order model", 0.6), ("windows", 1.0)]
         else:
-            turns = [("windows", 0.6), ("order model", 0.6), ("windows", 1.0)]
+            turns = [("periodic", 0.15), ("windows", 1.0)]
         limit = self.deterministic_limit
         for name, share in turns:
             if self.closed or not self.time_left or limit == 0:
                 return
             seconds = self.time_left * share
-            run = self._windows if name == "windows" else self._order_model
+            run = {
+                "periodic": self._periodic,
+                "windows": self._windows,
+                "order model": self._order_model,
+            }[name]
             effort = None if limit is None else limit * share
             self.stage(name, partial(run, seconds, effort))
             limit = None if limit is None else limit - (effort or 0)
+
+    def _periodic(self, seconds: float, effort: float | None) -> str:
+        """Steady states with shorter and shorter periods, unrolled."""
+        instance = self.instance
+        if self.best is None or not PeriodicModel.applies(instance):
+            return "does not apply: microbatches or resources differ"
+        model = PeriodicModel(instance)
+        found = shortest_periods(
+            model,
+            longest=self._best_in_steps() // self.problem.microbatches,
+            workers=self.workers,
+            seed=self.seed,
+            seconds=seconds,
+            deterministic_limit=effort,
+        )
+        detail = "no steady state found"
+        for steady in found:
+            period = text(steady.period * instance.step)
+            detail = f"period {period} {self.problem.time_unit} per microbatch"
+            self.accept(instance.orders(unrolled(instance, steady)), f"steady state, {detail}")
+        return detail
 
     def open_pairs(self) -> int:
         """Pairs of ops that share a resource: what the order model could have to decide."""

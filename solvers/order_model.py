@@ -315,7 +315,7 @@ class OrderModel:
             parameters.max_deterministic_time = deterministic_limit
         if on_bound is not None:
             solver.best_bound_callback = lambda value: on_bound(_up(value))
-        status = _run(solver, self.model, _Report(on_solution) if on_solution else None)
+        status = run_solver(solver, self.model, _Report(on_solution) if on_solution else None)
         name = {
             cp_model.OPTIMAL: "optimal",
             cp_model.FEASIBLE: "feasible",
@@ -356,10 +356,10 @@ class OrderModel:
         return tuple(sorted(ops, key=cmp_to_key(compare)))
 
 
-def _run(
+def run_solver(
     solver: cp_model.CpSolver,
     model: cp_model.CpModel,
-    report: cp_model.CpSolverSolutionCallback | None,
+    report: cp_model.CpSolverSolutionCallback | None = None,
 ) -> cp_model.CpSolverStatus:
     """Solve in a thread, so that Ctrl-C reaches Python and stops the search at once."""
     with ThreadPoolExecutor(1) as pool:
