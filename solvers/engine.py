@@ -23,6 +23,7 @@ from schedopt.solvers.neighbourhood import WindowSearch
 from schedopt.solvers.order_model import OrderModel, Outcome
 from schedopt.solvers.periodic import PeriodicModel, shortest_periods, unrolled
 from schedopt.solvers.portfolio import candidates, justified
+from schedopt.solvers.relaxation import relaxed
 from schedopt.solvers.solution import (
     Progress,
     ProgressCallback,
@@ -184,7 +185,7 @@ class Search:
 
     def _bounds(self) -> str:
         instance = self.instance
-        if self.index_order:  # the order of unequal microbatches is an assumption, not a rule
+        if self._assumes_an_order():
             instance = build_instance(build_graph(self.problem))
         bound = closed_form_bound(instance)
         self.raise_bound(bound.value * self.instance.step, bound.source)
@@ -222,7 +223,8 @@ class Search:
             turns = [("order model", 0.1), ("windows", 0.1), ("order model", 0.6)]
             turns += [("windows", 0.5), ("order model", 1.0)]
         elif self.open_pairs() <= MAX_PAIRS:
-            turns = [("periodic", 0.15), ("windows", 0.6), ("order model", 0.6), ("windows", 1.0)]
+            turns = [("periodic", 0.15), ("windows", 0.6), ("relaxations", 0.4)]
+            turns += [("order model", 0.5), ("windows", 1.0)]
         else:
             turns = [("periodic", 0.15), ("windows", 1.0)]
         limit = self.deterministic_limit
@@ -233,6 +235,7 @@ class Search:
             run = {
                 "periodic": self._periodic,
                 "windows": self._windows,
+                "relaxations": self._relaxations,
                 "order model": self._order_model,
             }[name]
             effort = None if limit is None else limit * share
@@ -320,6 +323,46 @@ class Search:
                 self.accept(self.instance.orders(found.sequences), "windows")
         return f"{windows} windows by {self.workers} processes"
 
+    def _relaxations(self, seconds: float, effort: float | None) -> str:
+        """Bounds from some devices alone: the ends and the middle, then neighbours and ends."""
+        used = sorted({resource.device for resource in self.instance.resources})
+        first, last, middle = used[0], used[-1], used[len(used) // 2]
+        subsets: list[set[int]] = []
+        for devices in ({first}, {last}, {middle}, set(used[:2]), {first, last}, set(used[-2:])):
+            if devices not in subsets and len(devices) < len(used):
+                subsets.append(devices)
+        until, before = self.elapsed + seconds, self.bound
+        for position, devices in enumerate(subsets):
+            if self.closed or self.elapsed >= until:
+                break
+            left = len(subsets) - position
+            instance = relaxed(self.instance, devices)
+            model = OrderModel(
+                instance, horizon=self._best_in_steps(), bound=self._bound_in_steps()
+            )
+            if model.size > MAX_BOOLEANS:
+                continue
+            model.build()
+            outcome = model.solve(
+                time_limit=(until - self.elapsed) / left,
+                workers=self.workers,
+                seed=self.seed,
+                deterministic_limit=None if effort is None else effort / len(subsets),
+            )
+            names = " and ".join(map(str, sorted(devices)))
+            source = f"device{'s' if len(devices) > 1 else ''} {names} alone"
+            if outcome.status in ("infeasible", "invalid"):
+                self.faults.append(f"CP-SAT calls the relaxation to {source} {outcome.status}")
+            elif not self._assumes_an_order():
+                self.raise_bound(outcome.bound * instance.step, source)
+        return f"{len(subsets)} relaxations, " + (
+            f"bound from {self.bound_source}" if self.bound > before else "no better bound"
+        )
+
+    def _assumes_an_order(self) -> bool:
+        """Whether unequal microbatches are kept in order, which is no rule of the problem."""
+        return self.index_order and len(set(self.problem.factors)) > 1
+
     def _order_model(self, seconds: float, effort: float | None) -> str:
         """The complete order model, with the best schedule as hint and horizon."""
         if self.best is None:
@@ -355,9 +398,8 @@ class Search:
             return
         if outcome.sequences is not None:
             self.accept(self.instance.orders(outcome.sequences), "order model")
-        if self.index_order and len(set(self.problem.factors)) > 1:
-            return  # the order of unequal microbatches was only assumed
-        self.raise_bound(outcome.bound * self.instance.step, "order model")
+        if not self._assumes_an_order():
+            self.raise_bound(outcome.bound * self.instance.step, "order model")
 
     # ------------------------------------------------------------------ helpers
 
