@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from importlib.metadata import version
 
-from schedopt.check import check
-from schedopt.errors import DeadlockError, ScheduleError
 from schedopt.exact import text
 from schedopt.graph import build_graph
 from schedopt.problem import Problem
-from schedopt.schedule import Schedule
 from schedopt.solvers.bounds import closed_form_bound
 from schedopt.solvers.capacity import Shortage, shortages, smallest_passages
+from schedopt.solvers.incumbent import Incumbent
 from schedopt.solvers.instance import Instance, build_instance
 from schedopt.solvers.neighbourhood import WindowSearch
 from schedopt.solvers.order_model import OrderModel, Outcome
@@ -25,15 +21,12 @@ from schedopt.solvers.periodic import PeriodicModel, shortest_periods, unrolled
 from schedopt.solvers.portfolio import candidates, justified
 from schedopt.solvers.relaxation import relaxed
 from schedopt.solvers.solution import (
-    Progress,
     ProgressCallback,
     Solution,
     StageRecord,
     Status,
-    gap,
 )
 from schedopt.solvers.team import Team, TeamError
-from schedopt.timing import Orders
 
 MAX_BOOLEANS = 150_000
 """Order Booleans above which the complete model is not built."""
@@ -65,15 +58,12 @@ class Search:
         self.seed = seed
         self.deterministic_limit = deterministic_limit
         self.index_order = index_order
-        self.progress = progress
         self.began = time.monotonic()
-        self.best: Schedule | None = None
-        self.best_source = ""
-        self.bound = Fraction(0)
-        self.bound_source = "nothing"
-        self.history: list[Progress] = []
+        self.graph = build_graph(problem, index_order=index_order)
+        self.instance = build_instance(self.graph)
+        self.passages = smallest_passages(self.instance)
+        self.known = Incumbent(self.graph, self.instance, began=self.began, progress=progress)
         self.records: list[StageRecord] = []
-        self.faults: list[str] = []
         self.search: WindowSearch | None = None
         self.team: Team | None = None
 
@@ -89,61 +79,6 @@ class Search:
         """Seconds left."""
         return max(0.0, self.time_limit - self.elapsed)
 
-    @property
-    def closed(self) -> bool:
-        """Whether the best schedule is proven optimal."""
-        return self.best is not None and self.best.objective <= self.bound
-
-    def tell(
-        self, source: str, objective: Fraction | None = None, bound: Fraction | None = None
-    ) -> None:
-        """Record news that is better than what was known, and pass it on.
-
-        A running model tells values before its schedule is taken over and checked.
-        """
-        last = self.history[-1] if self.history else None
-        if last is not None:
-            if objective is None or (last.objective is not None and last.objective < objective):
-                objective = last.objective
-            if bound is None or (last.bound is not None and last.bound > bound):
-                bound = last.bound
-            if (objective, bound) == (last.objective, last.bound):
-                return
-        news = Progress(self.elapsed, objective, bound, gap(objective, bound), source)
-        self.history.append(news)
-        if self.progress is not None:
-            self.progress(news)
-
-    def accept(self, orders: Orders, source: str, *, must_fit: bool = True) -> bool:
-        """Take orders as the best schedule if they are valid and better; tells whether."""
-        try:
-            schedule = Schedule.from_order(self.graph, orders)
-        except (DeadlockError, ScheduleError) as error:
-            self.faults.append(f"{source}: {error}")
-            return False
-        if self.best is not None and schedule.objective >= self.best.objective:
-            return False
-        violations = check(schedule)
-        if violations:
-            if must_fit or any(violation.rule != "memory" for violation in violations):
-                self.faults.append(f"{source}: {violations[0]}")
-            return False
-        self.best, self.best_source = schedule, source
-        self.tell(source, objective=schedule.objective)
-        return True
-
-    def raise_bound(self, value: Fraction, source: str) -> None:
-        """Take a proven bound if it is better."""
-        if self.best is not None and value > self.best.objective:
-            self.faults.append(
-                f"{source}: the bound {text(value)} is above a valid schedule of "
-                f"{text(self.best.objective)}; it is not used"
-            )
-            return
-        if value > self.bound:
-            self.bound, self.bound_source = value, source
-            self.tell(source, bound=value)
-
     def stage(self, name: str, run: Callable[[], str]) -> None:
         """Run one stage of the search and record what it contributed."""
         began = self.elapsed
@@ -153,9 +88,9 @@ class Search:
         except MemoryError:
             detail = "not enough memory; skipped"
         finally:
-            objective = self.best.objective if self.best else None
+            objective = self.known.best.objective if self.known.best else None
             self.records.append(
-                StageRecord(name, objective, self.bound, self.elapsed - began, detail)
+                StageRecord(name, objective, self.known.bound, self.elapsed - began, detail)
             )
 
     # ------------------------------------------------------------------ stages
@@ -165,9 +100,6 @@ class Search:
         interrupted = False
         reasons: tuple[str, ...] = ()
         try:
-            self.graph = build_graph(self.problem, index_order=self.index_order)
-            self.instance = build_instance(self.graph)
-            self.passages = smallest_passages(self.instance)
             reasons = tuple(
                 _reason(self.problem, self.instance, short)
                 for short in shortages(self.instance, self.passages)
@@ -185,31 +117,31 @@ class Search:
 
     def _bounds(self) -> str:
         instance = self.instance
-        if self._assumes_an_order():
-            instance = build_instance(build_graph(self.problem))
+        if self._assumes_an_order() or not instance.exact:
+            instance = build_instance(build_graph(self.problem), max_horizon=None)
         bound = closed_form_bound(instance)
-        self.raise_bound(bound.value * self.instance.step, bound.source)
+        self.known.raise_bound(bound.value * instance.step, bound.source)
         return bound.source
 
     def _portfolio(self) -> str:
         count = 0
         for candidate in candidates(self.graph, self.instance, self.passages):
-            if self.closed:
+            if self.known.closed:
                 break
-            if self.best is not None and candidate.optional and not self.time_left:
+            if self.known.best is not None and candidate.optional and not self.time_left:
                 continue
             orders = candidate.build()
             if orders is not None:
                 count += 1
-                self.accept(orders, candidate.name, must_fit=candidate.fits)
-        if self.best is not None and not self.closed:
-            for found in justified(self.instance, self.passages, self._starts()):
+                self.known.accept(orders, candidate.name, must_fit=candidate.fits)
+        if self.known.best is not None and not self.known.closed:
+            for found in justified(self.instance, self.passages, self.known.starts()):
                 if not self.time_left:
                     break
                 orders = self.instance.orders(found.sequences)
-                if not self.accept(orders, f"{self.best_source}, justified"):
+                if not self.known.accept(orders, f"{self.known.best_source}, justified"):
                     break
-        return f"{count} candidates; best: {self.best_source}"
+        return f"{count} candidates; best: {self.known.best_source}"
 
     def _improve(self) -> None:
         """Share the time that is left between the windows and the complete order model.
@@ -229,7 +161,7 @@ class Search:
             turns = [("periodic", 0.15), ("windows", 1.0)]
         limit = self.deterministic_limit
         for name, share in turns:
-            if self.closed or not self.time_left or limit == 0:
+            if self.known.settled or not self.time_left or limit == 0:
                 return
             seconds = self.time_left * share
             run = {
@@ -245,12 +177,12 @@ class Search:
     def _periodic(self, seconds: float, effort: float | None) -> str:
         """Steady states with shorter and shorter periods, unrolled."""
         instance = self.instance
-        if self.best is None or not PeriodicModel.applies(instance):
+        if self.known.best is None or not PeriodicModel.applies(instance):
             return "does not apply: microbatches or resources differ"
         model = PeriodicModel(instance)
         found = shortest_periods(
             model,
-            longest=self._best_in_steps() // self.problem.microbatches,
+            longest=self.known.best_in_steps() // self.problem.microbatches,
             workers=self.workers,
             seed=self.seed,
             seconds=seconds,
@@ -260,7 +192,9 @@ class Search:
         for steady in found:
             period = text(steady.period * instance.step)
             detail = f"period {period} {self.problem.time_unit} per microbatch"
-            self.accept(instance.orders(unrolled(instance, steady)), f"steady state, {detail}")
+            self.known.accept(
+                instance.orders(unrolled(instance, steady)), f"steady state, {detail}"
+            )
         return detail
 
     def open_pairs(self) -> int:
@@ -269,7 +203,7 @@ class Search:
 
     def _windows(self, seconds: float, effort: float | None) -> str:
         """Window search: one process per worker, or in this one if there is one worker."""
-        if self.best is None:
+        if self.known.best is None:
             return "no start"
         until = self.elapsed + seconds
         if self.workers == 1 or effort is not None:
@@ -277,18 +211,21 @@ class Search:
         try:
             return self._windows_by_team(until)
         except TeamError as error:
-            self.faults.append(f"windows: {error}; one process goes on")
+            self.known.faults.append(f"windows: {error}; one process goes on")
             return self._windows_here(until, effort)
 
     def _windows_here(self, until: float, effort: float | None) -> str:
         if self.search is None:
             self.search = WindowSearch(
-                self.instance, self._sequences(), bound=self._bound_in_steps(), seed=self.seed
+                self.instance,
+                self.known.sequences(),
+                bound=self.known.bound_in_steps(),
+                seed=self.seed,
             )
         search = self.search
-        if search.current.value > self._best_in_steps():
-            search.restart(self._sequences())
-        search.bound = self._bound_in_steps()
+        if search.current.value > self.known.best_in_steps():
+            search.restart(self.known.sequences())
+        search.bound = self.known.bound_in_steps()
         windows, spent = search.windows, search.deterministic_time
 
         def over() -> bool:
@@ -296,13 +233,15 @@ class Search:
                 return True
             return self.elapsed >= until
 
+        faults = len(search.faults)
         best = search.run(
             until=over,
-            on_better=lambda better: self.tell(
+            on_better=lambda better: self.known.tell(
                 "windows", objective=better.value * self.instance.step
             ),
         )
-        self.accept(self.instance.orders(best.sequences), "windows")
+        self.known.faults += [f"windows: {fault}" for fault in search.faults[faults:]]
+        self.known.accept(self.instance.orders(best.sequences), "windows")
         return f"{search.windows - windows} windows"
 
     def _windows_by_team(self, until: float) -> str:
@@ -311,16 +250,16 @@ class Search:
                 self.problem, index_order=self.index_order, size=self.workers, seed=self.seed
             )
         windows = 0
-        while self.elapsed < until and not self.closed:
+        while self.elapsed < until and not self.known.closed:
             found = self.team.run(
-                self._sequences(),
-                value=self._best_in_steps(),
-                bound=self._bound_in_steps(),
+                self.known.sequences(),
+                value=self.known.best_in_steps(),
+                bound=self.known.bound_in_steps(),
                 seconds=min(SECONDS_TO_MEETING, until - self.elapsed),
             )
             windows += found.windows
-            if found.value < self._best_in_steps():
-                self.accept(self.instance.orders(found.sequences), "windows")
+            if found.value < self.known.best_in_steps():
+                self.known.accept(self.instance.orders(found.sequences), "windows")
         return f"{windows} windows by {self.workers} processes"
 
     def _relaxations(self, seconds: float, effort: float | None) -> str:
@@ -331,14 +270,17 @@ class Search:
         for devices in ({first}, {last}, {middle}, set(used[:2]), {first, last}, set(used[-2:])):
             if devices not in subsets and len(devices) < len(used):
                 subsets.append(devices)
-        until, before = self.elapsed + seconds, self.bound
+        until, before = self.elapsed + seconds, self.known.bound
         for position, devices in enumerate(subsets):
-            if self.closed or self.elapsed >= until:
+            if self.known.closed or self.elapsed >= until:
                 break
             left = len(subsets) - position
             instance = relaxed(self.instance, devices)
             model = OrderModel(
-                instance, horizon=self._best_in_steps(), bound=self._bound_in_steps()
+                instance,
+                horizon=self.known.best_in_steps(),
+                bound=self.known.bound_in_steps(),
+                deadline=self.began + until,
             )
             if model.size > MAX_BOOLEANS:
                 continue
@@ -352,11 +294,15 @@ class Search:
             names = " and ".join(map(str, sorted(devices)))
             source = f"device{'s' if len(devices) > 1 else ''} {names} alone"
             if outcome.status in ("infeasible", "invalid"):
-                self.faults.append(f"CP-SAT calls the relaxation to {source} {outcome.status}")
+                self.known.faults.append(
+                    f"CP-SAT calls the relaxation to {source} {outcome.status}"
+                )
             elif not self._assumes_an_order():
-                self.raise_bound(outcome.bound * instance.step, source)
+                self.known.raise_bound(outcome.bound * instance.step, source)
         return f"{len(subsets)} relaxations, " + (
-            f"bound from {self.bound_source}" if self.bound > before else "no better bound"
+            f"bound from {self.known.bound_source}"
+            if self.known.bound > before
+            else "no better bound"
         )
 
     def _assumes_an_order(self) -> bool:
@@ -365,22 +311,31 @@ class Search:
 
     def _order_model(self, seconds: float, effort: float | None) -> str:
         """The complete order model, with the best schedule as hint and horizon."""
-        if self.best is None:
+        if self.known.best is None:
             return "no start"
         instance = self.instance
         until = self.elapsed + seconds
-        model = OrderModel(instance, horizon=self._best_in_steps(), bound=self._bound_in_steps())
+        model = OrderModel(
+            instance,
+            horizon=self.known.best_in_steps(),
+            bound=self.known.bound_in_steps(),
+            deadline=self.began + until,
+        )
         if model.size > MAX_BOOLEANS:
             return f"not built: {model.size} order Booleans, at most {MAX_BOOLEANS}"
+        if self.elapsed >= until:
+            return f"not built: no time left for {model.size} order Booleans"
         model.build()
-        model.hint(self._starts(), self._sequences())
+        model.hint(self.known.starts(), self.known.sequences())
         outcome = model.solve(
             time_limit=until - self.elapsed,
             workers=self.workers,
             seed=self.seed,
             deterministic_limit=effort,
-            on_solution=lambda value: self.tell("order model", objective=value * instance.step),
-            on_bound=lambda bound: self.tell("order model", bound=bound * instance.step),
+            on_solution=lambda value: self.known.tell(
+                "order model", objective=value * instance.step
+            ),
+            on_bound=lambda bound: self.known.tell("order model", bound=bound * instance.step),
         )
         self._take(outcome)
         return (
@@ -391,61 +346,36 @@ class Search:
     def _take(self, outcome: Outcome) -> None:
         """Take over what the order model found, unless it contradicts what is known."""
         if outcome.status in ("infeasible", "invalid"):
-            self.faults.append(
+            self.known.faults.append(
                 f"CP-SAT calls the order model {outcome.status}, but a valid schedule is known; "
                 "its answer is not used"
             )
             return
         if outcome.sequences is not None:
-            self.accept(self.instance.orders(outcome.sequences), "order model")
+            self.known.accept(self.instance.orders(outcome.sequences), "order model")
         if not self._assumes_an_order():
-            self.raise_bound(outcome.bound * self.instance.step, "order model")
-
-    # ------------------------------------------------------------------ helpers
-
-    def _bound_in_steps(self) -> int:
-        return math.ceil(self.bound / self.instance.step)
-
-    def _best_in_steps(self) -> int:
-        return math.floor(self._known().objective / self.instance.step)
-
-    def _sequences(self) -> tuple[tuple[int, ...], ...]:
-        return self.instance.sequences(self._known().orders)
-
-    def _starts(self) -> list[int]:
-        """Starts of the best schedule in steps of the instance."""
-        schedule = self._known()
-        unit = schedule.resolution / self.instance.step
-        starts = {
-            timed.op: timed.start for timed_ops in schedule.timeline.values() for timed in timed_ops
-        }
-        return [math.floor(starts[op] * unit) for op in self.instance.ops]
-
-    def _known(self) -> Schedule:
-        if self.best is None:
-            raise RuntimeError("no schedule is known yet")
-        return self.best
+            self.known.raise_bound(outcome.bound * self.instance.step, "order model")
 
     def _solution(self, reasons: Sequence[str], *, interrupted: bool) -> Solution:
         status: Status = "feasible"
         if reasons:
             status = "infeasible"
-        elif self.best is None:
+        elif self.known.best is None:
             status = "unknown"
-        elif self.closed:
+        elif self.known.closed:
             status = "optimal"
         solution = Solution(
             problem=self.problem,
-            schedule=self.best,
+            schedule=self.known.best,
             status=status,
-            objective=None if self.best is None else self.best.objective,
-            bound=self.bound,
-            bound_source=self.bound_source,
-            objective_source=self.best_source,
+            objective=None if self.known.best is None else self.known.best.objective,
+            bound=self.known.bound,
+            bound_source=self.known.bound_source,
+            objective_source=self.known.best_source,
             stages=tuple(self.records),
-            history=tuple(self.history),
+            history=tuple(self.known.history),
             reasons=tuple(reasons),
-            faults=tuple(self.faults),
+            faults=tuple(self.known.faults),
             interrupted=interrupted,
             resolution_note=self._resolution_note(),
             seed=self.seed,
@@ -455,9 +385,9 @@ class Search:
             seconds=self.elapsed,
             versions=versions(),
         )
-        if self.best is None:
+        if self.known.best is None:
             return solution
-        named = replace(self.best, name="solved", info=solution.summary())
+        named = replace(self.known.best, name="solved", info=solution.summary())
         return replace(solution, schedule=named)
 
     def _resolution_note(self) -> str:

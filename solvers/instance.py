@@ -162,8 +162,16 @@ class Instance:
         return tuple(tuple(number[op] for op in orders[resource]) for resource in self.resources)
 
 
-def build_instance(graph: nx.DiGraph[Op]) -> Instance:
-    """Number the ops of a graph and reduce its times and memory to the smallest integers."""
+def build_instance(graph: nx.DiGraph[Op], *, max_horizon: int | None = MAX_HORIZON) -> Instance:
+    """Number the ops of a graph and reduce its times and memory to the smallest integers.
+
+    Parameters
+    ----------
+    graph
+        From `schedopt.graph.build_graph`.
+    max_horizon
+        Round times down to coarser steps if their sum is larger; None never rounds.
+    """
     topological: list[Op] = list(nx.topological_sort(graph))
     number = {op: a for a, op in enumerate(topological)}
     nodes = [graph.nodes[op] for op in topological]
@@ -173,8 +181,9 @@ def build_instance(graph: nx.DiGraph[Op]) -> Instance:
     lags: list[int] = [data["lag"] for _, _, data in graph.edges(data=True)]
     unit = math.gcd(*times, *lags) or 1
     total = (sum(times) + sum(lags)) // unit
-    exact = total <= MAX_HORIZON
-    unit *= 1 if exact else -(-total // MAX_HORIZON)
+    exact = max_horizon is None or total <= max_horizon
+    if max_horizon is not None and not exact:
+        unit *= -(-total // max_horizon)
 
     static = graph.graph["static"]
     limits = {d: c - static[d] for d, c in graph.graph["capacity"].items() if c is not None}

@@ -87,6 +87,7 @@ class WindowSearch:
         self.random = random.Random(seed)
         self.workers = workers
         self.windows = 0
+        self.faults: list[str] = []
         self.deterministic_time = 0.0
         count = len(instance.resources)
         shares = {1.0, 0.5, 2 / count}
@@ -175,9 +176,13 @@ class WindowSearch:
         self.deterministic_time += outcome.deterministic_time
         if outcome.sequences is None:
             return 0.0
-        following = OrderedInstance(
-            current.instance, _put_back(current, members, outcome.sequences)
-        )
+        try:
+            following = OrderedInstance(
+                current.instance, _put_back(current, members, outcome.sequences)
+            )
+        except ValueError as error:
+            self.faults.append(str(error))
+            return 0.0
         if following.value > current.value:
             return 0.0
         gain = _spread(current) - _spread(following)

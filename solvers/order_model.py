@@ -12,6 +12,7 @@ It knows ops, arcs, resources and memory, and nothing of what the ops mean:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -63,11 +64,17 @@ class OrderModel:
         No solution above this value of the objective is wanted, in steps.
     bound
         A proven lower bound of the objective.
+    deadline
+        Time of `time.monotonic` after which no more is decided before the search.
     """
 
-    def __init__(self, instance: Instance, *, horizon: int, bound: int) -> None:
+    def __init__(
+        self, instance: Instance, *, horizon: int, bound: int, deadline: float = math.inf
+    ) -> None:
         self.instance = instance
-        self.precedence = Precedence(instance, None if instance.period else horizon)
+        self.precedence = Precedence(
+            instance, None if instance.period else horizon, deadline=deadline
+        )
         self.model = cp_model.CpModel()
         self.latest = _latest_end(instance, horizon)
         self.literals: dict[tuple[int, int], cp_model.IntVar] = {}

@@ -59,10 +59,10 @@ def candidates(
         for patience in PATIENCE
         for rule, priority in rules.items()
     ]
-    yield from members[: len(rules)]
+    yield members[0]
     for name in CLASSIC:
         yield Candidate(name, partial(_classic_orders, graph, name), fits=False, optional=False)
-    yield from members[len(rules) :]
+    yield from members[1:]
 
 
 def _list_orders(

@@ -11,6 +11,8 @@ Three rules are repeated until nothing new follows:
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Hashable
 
 from schedopt.solvers.instance import Instance
@@ -33,7 +35,9 @@ class Precedence:
         Whether no schedule of at most the horizon exists.
     """
 
-    def __init__(self, instance: Instance, horizon: int | None) -> None:
+    def __init__(
+        self, instance: Instance, horizon: int | None, *, deadline: float = math.inf
+    ) -> None:
         self.instance = instance
         self.horizon = horizon
         self.arcs: list[tuple[int, int]] = []
@@ -48,11 +52,16 @@ class Precedence:
         self._order = list(range(count))
         self._close()
         found = True
-        while found and not self.contradiction:
+        self.deadline = deadline
+        while found and not self.contradiction and not self._late():
             found = horizon is not None and self._by_time(horizon)
             found = self._by_memory() or found
             if found:
                 self._close()
+
+    def _late(self) -> bool:
+        """Whether there is no time for more; what is decided by then is as true as it was."""
+        return time.monotonic() >= self.deadline
 
     def _close(self) -> None:
         """Closure, heads and tails from the arcs of the instance and the added ones."""
@@ -127,6 +136,8 @@ class Precedence:
         duration, found = self.instance.duration, False
         for ops in self.instance.ops_of_resource:
             for position, a in enumerate(ops):
+                if self._late():
+                    return found
                 undecided = self.same_resource[a] & ~(self.before[a] | self.after[a])
                 for b in ops[position + 1 :]:
                     if not undecided >> b & 1:
@@ -149,7 +160,7 @@ class Precedence:
             change = _Change(self.instance, device, ops, self.before)
             for a in ops:
                 peak = change.acquired[a] + change.transient[a]
-                if peak:
+                if peak and not self._late():
                     room = self.instance.available[device] - peak
                     found |= self._release_before(a, room, ops, change)
         return found

@@ -97,7 +97,10 @@ class Solution:
         return gap(self.objective, self.bound)
 
     def summary(self) -> dict[str, Any]:
-        """The facts that a schedule carries with it in its file."""
+        """The facts that a schedule carries with it in its file.
+
+        No clock time is among them, so that a reproducible solve writes the same file again.
+        """
         return {
             "status": self.status,
             "objective_name": self.problem.objective,
@@ -111,7 +114,6 @@ class Solution:
             "workers": self.workers,
             "time_limit": self.time_limit,
             "deterministic_limit": self.deterministic_limit,
-            "seconds": round(self.seconds, 3),
             "versions": dict(self.versions),
         }
 
@@ -119,6 +121,7 @@ class Solution:
         """All facts but the schedule, ready for JSON."""
         return {
             **self.summary(),
+            "seconds": round(self.seconds, 3),
             "stages": [
                 {
                     "name": stage.name,
