@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 from schedopt.problem import Problem
@@ -10,11 +11,14 @@ from schedopt.solvers.solution import Progress, ProgressCallback, Solution, Stag
 
 __all__ = ["Progress", "ProgressCallback", "Solution", "StageRecord", "solve"]
 
+DEFAULT_TIME_LIMIT = 60.0
+"""Seconds."""
+
 
 def solve(
     problem: Problem,
     *,
-    time_limit: float = 60.0,
+    time_limit: float | None = None,
     workers: int | None = None,
     seed: int = 0,
     deterministic_limit: float | None = None,
@@ -30,10 +34,11 @@ def solve(
     problem
         The problem; its objective is minimised.
     time_limit
-        Seconds after which the best schedule so far is returned.
+        Seconds after which the best schedule so far is returned; 60 by default, or no limit
+        if there is a `deterministic_limit`.
     workers
-        Threads of the search; all cores by default. With one worker, a
-        `deterministic_limit` and enough time the result is reproducible.
+        Threads and processes of the search; all cores by default. With one worker, a
+        `deterministic_limit` and no limit of time the result is reproducible.
     seed
         Seed of the search.
     deterministic_limit
@@ -62,9 +67,16 @@ def solve(
     >>> solution.status, int(solution.objective), solution.bound_source
     ('optimal', 27, 'fill and drain of compute 0')
     """
-    for name, value in (("time_limit", time_limit), ("workers", workers)):
+    limits = {
+        "time_limit": time_limit,
+        "workers": workers,
+        "deterministic_limit": deterministic_limit,
+    }
+    for name, value in limits.items():
         if value is not None and not value > 0:
             raise ValueError(f"{name} must be greater than 0, got {value}")
+    if time_limit is None:
+        time_limit = DEFAULT_TIME_LIMIT if deterministic_limit is None else math.inf
     search = Search(
         problem,
         time_limit=time_limit,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -380,7 +381,7 @@ class Search:
             resolution_note=self._resolution_note(),
             seed=self.seed,
             workers=self.workers,
-            time_limit=self.time_limit,
+            time_limit=None if math.isinf(self.time_limit) else self.time_limit,
             deterministic_limit=self.deterministic_limit,
             seconds=self.elapsed,
             versions=versions(),

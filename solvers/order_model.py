@@ -25,6 +25,9 @@ from ortools.sat.python import cp_model
 from schedopt.solvers.instance import MAX_HORIZON, Instance
 from schedopt.solvers.precedence import Precedence
 
+MAX_SECONDS = 1e9
+"""What CP-SAT is told instead of no limit."""
+
 Literal = cp_model.LiteralT  # a Boolean variable, or 0 or 1 where the order is decided
 
 
@@ -311,7 +314,7 @@ class OrderModel:
         """
         solver = cp_model.CpSolver()
         parameters = solver.parameters
-        parameters.max_time_in_seconds = max(time_limit, 0.01)
+        parameters.max_time_in_seconds = min(max(time_limit, 0.01), MAX_SECONDS)
         parameters.num_workers = workers
         parameters.random_seed = seed
         # both eat the time limit on long pipelines and win nothing there

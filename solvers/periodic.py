@@ -19,7 +19,7 @@ from ortools.sat.python import cp_model
 
 from schedopt.op import Op
 from schedopt.solvers.instance import Instance
-from schedopt.solvers.order_model import run_solver
+from schedopt.solvers.order_model import MAX_SECONDS, run_solver
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class PeriodicModel:
         parameters = solver.parameters
         parameters.num_workers = workers
         parameters.random_seed = seed
-        parameters.max_time_in_seconds = max(time_limit, 0.01)
+        parameters.max_time_in_seconds = min(max(time_limit, 0.01), MAX_SECONDS)
         parameters.cp_model_probing_level = 0
         parameters.symmetry_level = 0
         parameters.catch_sigint_signal = False

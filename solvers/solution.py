@@ -86,7 +86,7 @@ class Solution:
     resolution_note: str
     seed: int
     workers: int
-    time_limit: float
+    time_limit: float | None
     deterministic_limit: float | None
     seconds: float
     versions: Mapping[str, str]

@@ -49,10 +49,11 @@ class SolveOptions(NamedTuple):
     objective: str | None
     capacity: Number | None
     microbatches: int | None
-    time_limit: float
+    time_limit: float | None
     workers: int | None
     seed: int
     deterministic_limit: float | None
+    index_order: bool
 
     def change(self, problem: Problem) -> Problem:
         """The problem with the fields that options replace.
@@ -92,10 +93,9 @@ _SOLVE_OPTIONS = (
     click.option(
         "--time-limit",
         type=click.FloatRange(min=0, min_open=True),
-        default=60.0,
-        show_default=True,
         metavar="S",
-        help="Stop after S seconds with the best schedule found.",
+        help="Stop after S seconds with the best schedule found.  [default: 60, or none with "
+        "--deterministic-limit]",
     ),
     click.option(
         "--workers",
@@ -117,6 +117,12 @@ _SOLVE_OPTIONS = (
         metavar="X",
         help="Limit the work of the search instead of its time; with --workers 1 every run "
         "then gives the same result.",
+    ),
+    click.option(
+        "--index-order",
+        is_flag=True,
+        help="Keep microbatches of unequal length in the order of their index: a smaller search "
+        "that can lose the optimum.",
     ),
 )
 

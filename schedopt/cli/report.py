@@ -86,13 +86,15 @@ def gap_text(gap: float | None) -> str:
 
 def run_text(solution: Solution) -> str:
     """What a solution ran with, in a line."""
-    limit = (
-        f"time limit {solution.time_limit:g} s"
-        if solution.deterministic_limit is None
-        else f"deterministic limit {solution.deterministic_limit:g}"
-    )
+    limits = []
+    if solution.time_limit is not None:
+        limits.append(f"time limit {solution.time_limit:g} s")
+    if solution.deterministic_limit is not None:
+        limits.append(f"deterministic limit {solution.deterministic_limit:g}")
+    if solution.interrupted:
+        limits.append("interrupted")
     parts = [
-        f"{solution.seconds:.1f} s ({limit}{', interrupted' if solution.interrupted else ''})",
+        f"{solution.seconds:.1f} s ({', '.join(limits)})",
         f"seed {solution.seed}",
         f"workers {solution.workers}",
         versions_text(solution.versions),

@@ -28,6 +28,7 @@ def run(problem: Problem, options: SolveOptions, *, quiet: bool) -> Solution:
             workers=options.workers,
             seed=options.seed,
             deterministic_limit=options.deterministic_limit,
+            index_order=options.index_order,
             progress=display,
         )
 

@@ -205,3 +205,31 @@ def test_an_option_that_contradicts_the_problem_names_the_field(run: Run, tmp_pa
 
 def test_a_schedule_file_can_be_solved_again(run: Run, schedule_file: Path) -> None:
     assert run("solve", schedule_file, "--json").json["objective"] == 7
+
+
+def test_a_file_with_twenty_faults_names_all_twenty_and_exits_with_2(run: Run) -> None:
+    result = run("solve", Path(__file__).parents[1] / "data" / "twenty_faults.toml")
+    assert result.code == 2
+    assert result.out == ""
+    assert "20 faults" in result.err
+    assert len(re.findall(r"^  \S+", result.err, re.MULTILINE)) == 20
+
+
+def test_index_order_keeps_unequal_microbatches_in_order(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "problem.toml"
+    path.write_text(
+        "devices = 2\nmicrobatches = 3\nmicrobatch_factors = [3, 1, 1]\n"
+        "durations = { F = 2, B = 2, W = 1 }\nmemory = { capacity = 4 }\n"
+    )
+    options = ("--json", "--time-limit", "2")
+    free = run("solve", path, *options).json["objective"]
+    assert run("solve", path, *options, "--index-order").json["objective"] > free
+
+
+def test_a_deterministic_limit_has_no_limit_of_time_unless_one_is_given(
+    run: Run, problem_file: Path
+) -> None:
+    alone = run("solve", problem_file, "--deterministic-limit", "1").out
+    assert "(deterministic limit 1)" in alone
+    both = run("solve", problem_file, "--deterministic-limit", "1", "--time-limit", "9").out
+    assert "(time limit 9 s, deterministic limit 1)" in both
