@@ -227,6 +227,7 @@ class Search:
         if search.current.value > self.known.best_in_steps():
             search.restart(self.known.sequences())
         search.bound = self.known.bound_in_steps()
+        search.deadline = self.began + until
         windows, spent = search.windows, search.deterministic_time
 
         def over() -> bool:

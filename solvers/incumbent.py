@@ -14,6 +14,7 @@ from schedopt.exact import text
 from schedopt.op import Op
 from schedopt.schedule import Schedule
 from schedopt.solvers.instance import Instance
+from schedopt.solvers.ordered import CircleError, OrderedInstance
 from schedopt.solvers.solution import Progress, ProgressCallback, gap
 from schedopt.timing import Orders
 
@@ -90,8 +91,10 @@ class Incumbent:
     def accept(self, orders: Orders, source: str, *, must_fit: bool = True) -> bool:
         """Take orders as the best schedule if they are valid and better; tells whether."""
         try:
+            if self.best is not None and self._value(orders) >= self.best.objective:
+                return False
             schedule = Schedule.from_order(self.graph, orders)
-        except (DeadlockError, ScheduleError) as error:
+        except (DeadlockError, ScheduleError, CircleError) as error:
             self.faults.append(f"{source}: {error}")
             return False
         if self.best is not None and schedule.objective >= self.best.objective:
@@ -104,6 +107,11 @@ class Incumbent:
         self.best, self.best_source = schedule, source
         self.tell(source, objective=schedule.objective)
         return True
+
+    def _value(self, orders: Orders) -> Fraction:
+        """Objective of orders, quickly; rounded down if the instance is."""
+        ordered = OrderedInstance(self.instance, self.instance.sequences(orders))
+        return ordered.value * self.instance.step
 
     def raise_bound(self, value: Fraction, source: str) -> None:
         """Take a proven bound if it is better."""

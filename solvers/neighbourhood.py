@@ -13,17 +13,21 @@ not elsewhere. So after the objective a window also minimises the sum over the r
 
 from __future__ import annotations
 
+import math
 import random
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from schedopt.solvers.instance import Instance
 from schedopt.solvers.order_model import OrderModel
-from schedopt.solvers.ordered import OrderedInstance
+from schedopt.solvers.ordered import CircleError, OrderedInstance
 
 SIZES = (40, 80, 160, 320)
 """Free ops of a window."""
+MOST_OPS = 640
+"""Ops of a window, those outside its band included."""
 EXPLORATION = 0.3
 """Share of the windows whose shape is not the best so far."""
 MEMORY = 0.95
@@ -71,6 +75,11 @@ class WindowSearch:
         Of the choice of windows.
     workers
         Of CP-SAT, per window.
+
+    Attributes
+    ----------
+    deadline
+        Time of `time.monotonic` at which the window that is being solved is given up.
     """
 
     def __init__(
@@ -86,6 +95,7 @@ class WindowSearch:
         self.bound = bound
         self.random = random.Random(seed)
         self.workers = workers
+        self.deadline = math.inf
         self.windows = 0
         self.faults: list[str] = []
         self.deterministic_time = 0.0
@@ -146,15 +156,8 @@ class WindowSearch:
         count = len(current.sequences)
         width = max(1, round(shape.share * count))
         first = pick.randrange(count - width + 1)
-        length = max(
-            1,
-            int(
-                shape.ops
-                / (len(current.starts) * width / count)
-                * (max(current.starts) + 1)
-                * pick.uniform(0.6, 1.4)
-            ),
-        )
+        ops = min(shape.ops * pick.uniform(0.6, 1.4) * count / width, MOST_OPS)
+        length = max(1, int(ops / len(current.starts) * (max(current.starts) + 1)))
         begin = pick.randrange(-length // 2, max(1, max(current.starts) - length // 2 + 1))
         return begin, begin + length, set(range(first, first + width))
 
@@ -168,7 +171,7 @@ class WindowSearch:
         starts = [current.starts[a] for a in members]
         model.hint(starts, [[number[a] for a in ops if a in number] for ops in current.sequences])
         outcome = model.solve(
-            time_limit=SECONDS_PER_WINDOW,
+            time_limit=min(SECONDS_PER_WINDOW, self.deadline - time.monotonic()),
             workers=self.workers,
             seed=self.random.randrange(2**30),
             deterministic_limit=DETERMINISTIC_TIME_PER_WINDOW,
@@ -180,7 +183,7 @@ class WindowSearch:
             following = OrderedInstance(
                 current.instance, _put_back(current, members, outcome.sequences)
             )
-        except ValueError as error:
+        except CircleError as error:
             self.faults.append(str(error))
             return 0.0
         if following.value > current.value:

@@ -8,6 +8,10 @@ from itertools import pairwise
 from schedopt.solvers.instance import Instance
 
 
+class CircleError(ValueError):
+    """Orders wait for each other in a circle."""
+
+
 class OrderedInstance:
     """Earliest starts and longest paths to the end of an instance with given orders.
 
@@ -28,6 +32,11 @@ class OrderedInstance:
         As in `Instance`, with the first starts of the devices put in.
     value
         Value of the objective.
+
+    Raises
+    ------
+    CircleError
+        If the orders wait for each other in a circle.
     """
 
     PASSES = 4
@@ -71,7 +80,7 @@ class OrderedInstance:
                 if not waiting[b]:
                     order.append(b)
         if len(order) < len(waiting):
-            raise ValueError("the orders wait for each other in a circle")
+            raise CircleError("the orders wait for each other in a circle")
         return order
 
     def _forwards(self) -> list[int]:

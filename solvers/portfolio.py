@@ -18,7 +18,7 @@ from schedopt.solvers.list_schedule import ListSchedule, list_schedule
 from schedopt.timing import Orders
 from schedopt.variants import refine_orders
 
-PATIENCE = (0.0, 0.5, 1.0)
+PATIENCE = (0.0, 0.1, 0.25, 0.5, 1.0)
 ROUNDS_OF_JUSTIFICATION = 4
 
 
@@ -93,6 +93,7 @@ def priorities(instance: Instance) -> dict[str, list[tuple[int, ...]]]:
     return {
         "nearest to its end": [(leaf[a], near_end[a], a) for a in ops],
         "longest path": [(-longest[a], a) for a in ops],
+        "longest path, its end last": [(leaf[a], -longest[a], a) for a in ops],
         "farthest from its end": [(leaf[a], -near_end[a], a) for a in ops],
         "ends at once": [(1 - leaf[a], near_end[a], a) for a in ops],
     }

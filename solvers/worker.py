@@ -35,7 +35,8 @@ def main() -> None:
             search.restart(task["sequences"])
         search.bound = task["bound"]
         before = search.windows
-        best = search.run(until=_after(task["seconds"]))
+        search.deadline = time.monotonic() + task["seconds"]
+        best = search.run(until=_after(search.deadline))
         answer = {
             "value": best.value,
             "sequences": best.sequences,
@@ -45,8 +46,7 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def _after(seconds: float) -> Callable[[], bool]:
-    deadline = time.monotonic() + seconds
+def _after(deadline: float) -> Callable[[], bool]:
     return lambda: time.monotonic() >= deadline
 
 
