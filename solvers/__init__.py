@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 
+from schedopt.cache import Cache
 from schedopt.problem import Problem
 from schedopt.solvers.engine import Search
 from schedopt.solvers.solution import Progress, ProgressCallback, Solution, StageRecord
@@ -24,6 +25,7 @@ def solve(
     deterministic_limit: float | None = None,
     index_order: bool = False,
     progress: ProgressCallback | None = None,
+    cache: Cache | None = None,
 ) -> Solution:
     """Find the best schedule of a problem and a bound that proves how good it is.
 
@@ -48,6 +50,9 @@ def solve(
         the optimum; its bound is then not used.
     progress
         Called with a `Progress` whenever the best schedule or the bound changes.
+    cache
+        Where to look for what earlier solves have found, and to keep what this one finds; the
+        result then depends on what is there. None: neither.
 
     Returns
     -------
@@ -85,5 +90,6 @@ def solve(
         deterministic_limit=deterministic_limit,
         index_order=index_order,
         progress=progress,
+        cache=cache,
     )
     return search.run()

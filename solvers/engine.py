@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 
+from schedopt.cache import Cache, Entry
 from schedopt.exact import text
 from schedopt.graph import build_graph
 from schedopt.problem import Problem
@@ -29,6 +30,8 @@ from schedopt.solvers.solution import (
 )
 from schedopt.solvers.team import Team, TeamError
 
+CACHED = "cache: "
+"""Precedes the source of what an earlier solve has found."""
 MAX_BOOLEANS = 150_000
 """Order Booleans above which the complete model is not built."""
 MAX_PAIRS = 1_500_000
@@ -52,8 +55,10 @@ class Search:
         deterministic_limit: float | None,
         index_order: bool,
         progress: ProgressCallback | None,
+        cache: Cache | None,
     ) -> None:
         self.problem = problem
+        self.cache = cache
         self.time_limit = time_limit
         self.workers = workers
         self.seed = seed
@@ -107,6 +112,8 @@ class Search:
             )
             if not reasons:
                 self.stage("bounds", self._bounds)
+                if self.cache is not None:
+                    self.stage("cache", partial(self._recall, self.cache))
                 self.stage("portfolio", self._portfolio)
                 self._improve()
         except KeyboardInterrupt:
@@ -114,6 +121,10 @@ class Search:
         finally:
             if self.team is not None:
                 self.team.close()
+        try:
+            self._remember()
+        except KeyboardInterrupt:
+            interrupted = True
         return self._solution(reasons, interrupted=interrupted)
 
     def _bounds(self) -> str:
@@ -123,6 +134,29 @@ class Search:
         bound = closed_form_bound(instance)
         self.known.raise_bound(bound.value * instance.step, bound.source)
         return bound.source
+
+    def _recall(self, cache: Cache) -> str:
+        """The best schedule and the best bound of earlier solves."""
+        entry = cache.load(self.problem)
+        if entry is None:
+            return "nothing known"
+        if not self._assumes_an_order():  # the schedule may not keep it
+            self.known.accept(entry.schedule.orders, CACHED + entry.objective_source)
+        self.known.raise_bound(entry.bound, CACHED + entry.bound_source)
+        return f"{entry.status}, found by {entry.objective_source}"
+
+    def _remember(self) -> None:
+        """Store what is known; the bound never assumes more than the problem."""
+        if self.cache is None or self.known.best is None:
+            return
+        self.cache.store(
+            Entry(
+                self.known.best,
+                self.known.bound,
+                self.known.bound_source.removeprefix(CACHED),
+                self.known.best_source.removeprefix(CACHED),
+            )
+        )
 
     def _portfolio(self) -> str:
         count = 0

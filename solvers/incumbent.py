@@ -104,6 +104,12 @@ class Incumbent:
             if must_fit or any(violation.rule != "memory" for violation in violations):
                 self.faults.append(f"{source}: {violations[0]}")
             return False
+        if schedule.objective < self.bound:
+            self.faults.append(
+                f"{self.bound_source}: the bound {text(self.bound)} is above a valid schedule of "
+                f"{text(schedule.objective)}; it is not used any more"
+            )
+            self.bound, self.bound_source = Fraction(0), "nothing"
         self.best, self.best_source = schedule, source
         self.tell(source, objective=schedule.objective)
         return True

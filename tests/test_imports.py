@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 LAYERS = (
     {"errors", "exact", "fields", "op", "placement", "problem", "reading", "validation"},
-    {"check", "graph", "memory", "schedule", "schema", "timing", "variants"}
+    {"cache", "check", "graph", "memory", "schedule", "schema", "timing", "variants"}
     | {"bundled", "layer_costs", "layout", "partition"},
     {"classic"},
     {"analysis", "executor", "formats", "solvers"},

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import pytest
 
 from schedopt.bundled import bundled_names
+from schedopt.cache import FOLDER_VARIABLE
 from schedopt.cli import commands, main
 from schedopt.problem import Problem
 
@@ -47,7 +48,11 @@ def blocks(page: str) -> Iterator[Block]:
 def play(page: str, folder: Path) -> int:
     """Run the blocks of a page in order, in a folder of their own; the number of blocks run."""
     scripts = str(Path(sys.executable).parent)
-    environment = {**os.environ, "PATH": os.pathsep.join([scripts, os.environ["PATH"]])}
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join([scripts, os.environ["PATH"]]),
+        FOLDER_VARIABLE: str(folder / "cache"),
+    }
     count = 0
     for mark, language, text in blocks(page):
         if mark.startswith("file: "):

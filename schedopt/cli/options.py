@@ -54,6 +54,7 @@ class SolveOptions(NamedTuple):
     seed: int
     deterministic_limit: float | None
     index_order: bool
+    no_cache: bool
 
     def change(self, problem: Problem) -> Problem:
         """The problem with the fields that options replace.
@@ -123,6 +124,12 @@ _SOLVE_OPTIONS = (
         is_flag=True,
         help="Keep microbatches of unequal length in the order of their index: a smaller search "
         "that can lose the optimum.",
+    ),
+    click.option(
+        "--no-cache",
+        is_flag=True,
+        help="Neither use nor keep what earlier solves have found; always so with "
+        "--deterministic-limit.",
     ),
 )
 

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import click
 
 from schedopt.analysis import summary
+from schedopt.cache import Cache
 from schedopt.cli.inputs import check_output, load_problem
 from schedopt.cli.options import SolveOptions, json_option, quiet_option, solve_options
 from schedopt.cli.output import message, message_console, print_json, show, warn
@@ -21,8 +22,10 @@ from schedopt.solvers.solution import Solution
 def run(problem: Problem, options: SolveOptions, *, quiet: bool) -> Solution:
     """Solve with the options of the command line, showing progress unless it is quiet."""
     display = None if quiet else ProgressDisplay(message_console(), problem.time_unit)
+    reproducible = options.deterministic_limit is not None
+    cache = None if options.no_cache or reproducible else Cache()
     with display or nullcontext():
-        return solve(
+        solution = solve(
             problem,
             time_limit=options.time_limit,
             workers=options.workers,
@@ -30,7 +33,11 @@ def run(problem: Problem, options: SolveOptions, *, quiet: bool) -> Solution:
             deterministic_limit=options.deterministic_limit,
             index_order=options.index_order,
             progress=display,
+            cache=cache,
         )
+    for note in () if quiet or cache is None else cache.notes:
+        message(f"cache: {note}")
+    return solution
 
 
 @click.command("solve")

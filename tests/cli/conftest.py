@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from schedopt.cache import FOLDER_VARIABLE
 from schedopt.cli import main
 from tests.schedules import two_by_two
 
@@ -35,8 +36,9 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture(autouse=True)
-def plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No setting of the tester's own terminal."""
+def plain_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No setting of the tester's own terminal, and nothing from or for their cache."""
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "cache"))
     for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "PYTHONIOENCODING", "PYTHONUNBUFFERED"):
         monkeypatch.delenv(name, raising=False)
 

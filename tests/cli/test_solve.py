@@ -233,3 +233,31 @@ def test_a_deterministic_limit_has_no_limit_of_time_unless_one_is_given(
     assert "(deterministic limit 1)" in alone
     both = run("solve", problem_file, "--deterministic-limit", "1", "--time-limit", "9").out
     assert "(time limit 9 s, deterministic limit 1)" in both
+
+
+def test_solving_again_continues_from_what_is_kept(run: Run, problem_file: Path) -> None:
+    first = run("solve", problem_file, "--json", "--quiet").json
+    second = run("solve", problem_file, "--json", "--quiet").json
+    assert second["objective_source"] == f"cache: {first['objective_source']}"
+    assert second["objective"] == first["objective"] == 7
+
+
+@pytest.mark.parametrize("option", [["--no-cache"], ["--deterministic-limit", "1"]])
+def test_nothing_is_kept_or_used_without_the_cache(
+    run: Run, problem_file: Path, tmp_path: Path, option: list[str]
+) -> None:
+    run("solve", problem_file, "--quiet", *option)
+    assert not (tmp_path / "cache").exists()
+    run("solve", problem_file, "--quiet")
+    again = run("solve", problem_file, "--json", "--quiet", *option).json
+    assert "cache" not in again["objective_source"]
+
+
+def test_a_cache_that_can_not_be_written_is_a_note(
+    run: Run, problem_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "cache").write_text("no folder")
+    result = run("solve", problem_file)
+    assert result.code == 0
+    assert f"cache: nothing stored in {tmp_path / 'cache'}: File exists" in result.err
+    assert "cache: nothing" not in run("solve", problem_file, "--quiet").err

@@ -206,7 +206,7 @@ def test_invalid_values_of_the_solver_are_caught_by_the_checker(monkeypatch):
 
     monkeypatch.setattr(OrderModel, "solve", reversed_orders)
     solution = solve(hundred(4, 8, 6), workers=1, time_limit=2)
-    assert "deadlock" in solution.faults[0]
+    assert "circle" in solution.faults[0]
     assert any(fault.startswith("windows: ") for fault in solution.faults)
     assert check(solution.schedule) == ()
 
