@@ -312,12 +312,7 @@ class Search:
                 break
             left = len(subsets) - position
             instance = relaxed(self.instance, devices)
-            model = OrderModel(
-                instance,
-                horizon=self.known.best_in_steps(),
-                bound=self.known.bound_in_steps(),
-                deadline=self.began + until,
-            )
+            model = self._model(instance, until)
             if model.size > MAX_BOOLEANS:
                 continue
             model.build()
@@ -345,18 +340,22 @@ class Search:
         """Whether unequal microbatches are kept in order, which is no rule of the problem."""
         return self.index_order and len(set(self.problem.factors)) > 1
 
+    def _model(self, instance: Instance, until: float) -> OrderModel:
+        """Order model of the instance or a relaxation of it, within what is known."""
+        return OrderModel(
+            instance,
+            horizon=self.known.best_in_steps(),
+            bound=self.known.bound_in_steps(),
+            deadline=self.began + until,
+        )
+
     def _order_model(self, seconds: float, effort: float | None) -> str:
         """The complete order model, with the best schedule as hint and horizon."""
         if self.known.best is None:
             return "no start"
         instance = self.instance
         until = self.elapsed + seconds
-        model = OrderModel(
-            instance,
-            horizon=self.known.best_in_steps(),
-            bound=self.known.bound_in_steps(),
-            deadline=self.began + until,
-        )
+        model = self._model(instance, until)
         if model.size > MAX_BOOLEANS:
             return f"not built: {model.size} order Booleans, at most {MAX_BOOLEANS}"
         if self.elapsed >= until:

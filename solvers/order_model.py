@@ -214,14 +214,19 @@ class OrderModel:
                 expressions = [term for term in terms if not isinstance(term, int)]
                 self.model.add(cp_model.LinearExpr.sum(expressions) + total <= limit)
 
-    def _started_by(self, b: int, a: int) -> Literal:
-        """1 if b may have started when a starts (0 is enforced to mean later)."""
+    def _known_order(self, b: int, a: int) -> Literal | None:
+        """Literal of "b before a" where there is one already: on one resource, or decided."""
         if self.instance.resource[a] == self.instance.resource[b]:
             return self._before(b, a)
         if self.precedence.before[a] >> b & 1:
             return 1
-        if self.precedence.after[a] >> b & 1:
-            return 0
+        return 0 if self.precedence.after[a] >> b & 1 else None
+
+    def _started_by(self, b: int, a: int) -> Literal:
+        """1 if b may have started when a starts (0 is enforced to mean later)."""
+        known = self._known_order(b, a)
+        if known is not None:
+            return known
         literal = self.model.new_bool_var(f"{b} started by {a}")
         tie = 1 if b < a else 0  # of two that start together one sees the other
         self.model.add(self.starts[b] >= self.starts[a] + tie).only_enforce_if(~literal)
@@ -229,12 +234,9 @@ class OrderModel:
 
     def _ended_by(self, b: int, a: int) -> Literal:
         """1 only if b has ended when a starts."""
-        if self.instance.resource[a] == self.instance.resource[b]:
-            return self._before(b, a)
-        if self.precedence.before[a] >> b & 1:
-            return 1
-        if self.precedence.after[a] >> b & 1:
-            return 0
+        known = self._known_order(b, a)
+        if known is not None:
+            return known
         literal = self.model.new_bool_var(f"{b} ended by {a}")
         end = self.starts[b] + self.instance.duration[b]
         self.model.add(self.starts[a] >= end).only_enforce_if(literal)
