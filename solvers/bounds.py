@@ -35,7 +35,7 @@ def closed_form_bounds(instance: Instance) -> Iterator[Bound]:
     chains = _Chains(instance)
     for resource in range(len(instance.resources)):
         yield from chains.fill_and_drain(resource)
-    yield from _residence(instance)
+    yield from _residence(instance, chains)
     if instance.period:
         return
     heads, tails = instance.heads(), instance.tails()
@@ -85,6 +85,9 @@ class _Chains:
         self.instance = instance
         self.heads = instance.heads()
         self.tails = instance.tails(within_microbatch=True)
+        self.members: dict[int, list[int]] = {}  # ops of each microbatch, in topological order
+        for a, microbatch in enumerate(instance.microbatch):
+            self.members.setdefault(microbatch, []).append(a)
 
     def chain(self, resource: int) -> list[int] | None:
         """The chain of the first microbatch, if all are equal to it."""
@@ -131,7 +134,7 @@ class _Chains:
         """Longest path within the microbatch from the start of `a` to the start of others."""
         instance = self.instance
         far = {a: 0}
-        for b in range(a, len(instance.ops)):
+        for b in self.members[instance.microbatch[a]]:
             if b in far:
                 for c, lag in instance.within_microbatch[b]:
                     far[c] = max(far.get(c, 0), far[b] + instance.duration[b] + lag)
@@ -193,14 +196,13 @@ class _Chains:
         yield Bound(head + work + idle, f"fill and drain of {instance.resources[resource]}")
 
 
-def _residence(instance: Instance) -> Iterator[Bound]:
+def _residence(instance: Instance, chains: _Chains) -> Iterator[Bound]:
     """Memory times the time it is held, of all microbatches, over the memory of the device.
 
     What is released by an op was acquired by an op before it and is held at least for the
     longest path between the two.
     """
     heads, tails = instance.heads(), instance.tails()
-    chains = _Chains(instance)
     area: dict[int, int] = {}
     first: dict[int, int] = {}
     last: dict[int, int] = {}

@@ -163,12 +163,12 @@ class Search:
         for candidate in candidates(self.graph, self.instance, self.passages):
             if self.known.closed:
                 break
-            if self.known.best is not None and candidate.optional and not self.time_left:
+            if self.known.best is not None and not candidate.classic and not self.time_left:
                 continue
             orders = candidate.build()
             if orders is not None:
                 count += 1
-                self.known.accept(orders, candidate.name, must_fit=candidate.fits)
+                self.known.accept(orders, candidate.name, must_fit=not candidate.classic)
         if self.known.best is not None and not self.known.closed:
             for found in justified(self.instance, self.passages, self.known.starts()):
                 if not self.time_left:

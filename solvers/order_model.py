@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cmp_to_key
 from itertools import combinations
@@ -22,11 +21,9 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
+from schedopt.solvers.cp_sat import new_solver, run_solver
 from schedopt.solvers.instance import MAX_HORIZON, Instance
 from schedopt.solvers.precedence import Precedence
-
-MAX_SECONDS = 1e9
-"""What CP-SAT is told instead of no limit."""
 
 Literal = cp_model.LiteralT  # a Boolean variable, or 0 or 1 where the order is decided
 
@@ -314,17 +311,12 @@ class OrderModel:
         on_solution, on_bound
             Called with the objective and with the bound, in steps, while it runs.
         """
-        solver = cp_model.CpSolver()
-        parameters = solver.parameters
-        parameters.max_time_in_seconds = min(max(time_limit, 0.01), MAX_SECONDS)
-        parameters.num_workers = workers
-        parameters.random_seed = seed
-        # both eat the time limit on long pipelines and win nothing there
-        parameters.cp_model_probing_level = 0
-        parameters.symmetry_level = 0
-        parameters.catch_sigint_signal = False
-        if deterministic_limit is not None:
-            parameters.max_deterministic_time = deterministic_limit
+        solver = new_solver(
+            time_limit=time_limit,
+            workers=workers,
+            seed=seed,
+            deterministic_limit=deterministic_limit,
+        )
         if on_bound is not None:
             solver.best_bound_callback = lambda value: on_bound(_up(value))
         status = run_solver(solver, self.model, _Report(on_solution) if on_solution else None)
@@ -366,21 +358,6 @@ class OrderModel:
             return -1 if (before if isinstance(before, int) else solver.value(before)) else 1
 
         return tuple(sorted(ops, key=cmp_to_key(compare)))
-
-
-def run_solver(
-    solver: cp_model.CpSolver,
-    model: cp_model.CpModel,
-    report: cp_model.CpSolverSolutionCallback | None = None,
-) -> cp_model.CpSolverStatus:
-    """Solve in a thread, so that Ctrl-C reaches Python and stops the search at once."""
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(solver.solve, model, report)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            solver.stop_search()
-            raise
 
 
 class _Report(cp_model.CpSolverSolutionCallback):

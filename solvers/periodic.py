@@ -18,8 +18,8 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from schedopt.op import Op
+from schedopt.solvers.cp_sat import new_solver, run_solver
 from schedopt.solvers.instance import Instance
-from schedopt.solvers.order_model import MAX_SECONDS, run_solver
 
 
 @dataclass(frozen=True)
@@ -116,16 +116,12 @@ class PeriodicModel:
                     )
             self._memory(model, members, whole, before)
         model.add(start[self.ops[0]] == 0)
-        solver = cp_model.CpSolver()
-        parameters = solver.parameters
-        parameters.num_workers = workers
-        parameters.random_seed = seed
-        parameters.max_time_in_seconds = min(max(time_limit, 0.01), MAX_SECONDS)
-        parameters.cp_model_probing_level = 0
-        parameters.symmetry_level = 0
-        parameters.catch_sigint_signal = False
-        if deterministic_limit is not None:
-            parameters.max_deterministic_time = deterministic_limit
+        solver = new_solver(
+            time_limit=time_limit,
+            workers=workers,
+            seed=seed,
+            deterministic_limit=deterministic_limit,
+        )
         status = run_solver(solver, model)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return None

@@ -31,17 +31,15 @@ class Candidate(NamedTuple):
         What it is.
     build
         Makes its orders; None if it does not apply to this problem.
-    fits
-        Whether it is within every capacity by construction; a classic one may not be.
-    optional
-        Whether it may be left out when time is short. Classic schedules never are, so that the
-        result is never worse than one of them.
+    classic
+        Whether it is a classic schedule. These may exceed a capacity, and are never left out, so
+        that the result is never worse than one of them; the others always fit, and are left out
+        when time is short.
     """
 
     name: str
     build: Callable[[], Orders | None]
-    fits: bool
-    optional: bool
+    classic: bool
 
 
 def candidates(
@@ -53,15 +51,14 @@ def candidates(
         Candidate(
             f"list schedule, {rule}, patience {patience:g}",
             partial(_list_orders, instance, passages, priority, patience),
-            fits=True,
-            optional=True,
+            classic=False,
         )
         for patience in PATIENCE
         for rule, priority in rules.items()
     ]
     yield members[0]
     for name in CLASSIC:
-        yield Candidate(name, partial(_classic_orders, graph, name), fits=False, optional=False)
+        yield Candidate(name, partial(_classic_orders, graph, name), classic=True)
     yield from members[1:]
 
 

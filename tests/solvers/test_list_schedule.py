@@ -19,7 +19,7 @@ def violations_of_all_rules(problem: Problem) -> list:
         return []
     found = []
     for candidate in candidates(graph, instance, passages):
-        if candidate.fits:
+        if not candidate.classic:
             found += check(Schedule.from_order(graph, candidate.build()))
     first = list_schedule(instance, passages, priorities(instance)["longest path"])
     for turned in justified(instance, passages, first.starts):

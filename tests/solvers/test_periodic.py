@@ -8,22 +8,7 @@ from schedopt import Problem, Schedule, check
 from schedopt.graph import build_graph
 from schedopt.solvers.instance import build_instance
 from schedopt.solvers.periodic import PeriodicModel, shortest_periods, unrolled
-
-HALVES = {"F": 1, "B": -0.5, "W": -0.5}
-
-
-def v_of_fifties(devices: int, microbatches: int, chunks: float) -> Problem:
-    return Problem.uniform(
-        devices=devices,
-        microbatches=microbatches,
-        placement="v",
-        F=50,
-        B=50,
-        W=50,
-        lag=10,
-        memory=HALVES,
-        capacity=chunks,
-    )
+from tests.solvers.test_solve import v_of_fifties
 
 
 def solve_period(problem: Problem, period: int, *, group: int = 1):
