@@ -19,8 +19,10 @@ from schedopt.solvers.incumbent import Incumbent
 from schedopt.solvers.instance import Instance, build_instance
 from schedopt.solvers.neighbourhood import WindowSearch
 from schedopt.solvers.order_model import OrderModel, Outcome
+from schedopt.solvers.ordered import OrderedInstance
+from schedopt.solvers.patience import PatienceSearch
 from schedopt.solvers.periodic import PeriodicModel, shortest_periods, unrolled
-from schedopt.solvers.portfolio import candidates, justified
+from schedopt.solvers.portfolio import PATIENT_RULE, candidates, justified, priorities
 from schedopt.solvers.relaxation import relaxed
 from schedopt.solvers.solution import (
     ProgressCallback,
@@ -184,9 +186,13 @@ class Search:
         A small model is mostly proven, so it gets most of the time, and a short try first; for
         a large one the windows find more. Both start from the best that is known.
         """
-        small = len(self.instance.ops) <= SMALL
         turns: list[tuple[str, float]]
-        if small:
+        if self.instance.period and self.open_pairs() <= MAX_PAIRS:
+            turns = [("patience", 0.3), ("order model", 0.2), ("windows", 0.6)]
+            turns += [("order model", 0.5), ("windows", 1.0)]
+        elif self.instance.period:
+            turns = [("patience", 0.6), ("windows", 1.0)]
+        elif len(self.instance.ops) <= SMALL:
             turns = [("order model", 0.1), ("windows", 0.1), ("order model", 0.6)]
             turns += [("windows", 0.5), ("order model", 1.0)]
         elif self.open_pairs() <= MAX_PAIRS:
@@ -200,6 +206,7 @@ class Search:
                 return
             seconds = self.time_left * share
             run = {
+                "patience": self._patience,
                 "periodic": self._periodic,
                 "windows": self._windows,
                 "relaxations": self._relaxations,
@@ -208,6 +215,31 @@ class Search:
             effort = None if limit is None else limit * share
             self.stage(name, partial(run, seconds, effort))
             limit = None if limit is None else limit - (effort or 0)
+
+    def _patience(self, seconds: float, effort: float | None) -> str:
+        """List schedules with other patience and other targets for each resource."""
+        if self.known.best is None:
+            return "no start"
+        until = self.elapsed + seconds
+        search = PatienceSearch(
+            self.instance,
+            self.passages,
+            priorities(self.instance)[PATIENT_RULE],
+            bound=self.known.bound_in_steps(),
+            best=self.known.best_in_steps(),
+            seed=self.seed,
+        )
+        search.run(
+            until=lambda: (
+                self.elapsed >= until
+                or (effort is not None and search.deterministic_time >= effort)
+            ),
+            on_better=lambda found: self._accept(found, "patience"),
+        )
+        return f"{search.schedules} list schedules"
+
+    def _accept(self, found: OrderedInstance, source: str) -> None:
+        self.known.accept(self.instance.orders(found.sequences), source)
 
     def _periodic(self, seconds: float, effort: float | None) -> str:
         """Steady states with shorter and shorter periods, unrolled."""
