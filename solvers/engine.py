@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -23,7 +23,7 @@ from schedopt.solvers.ordered import OrderedInstance
 from schedopt.solvers.patience import PatienceSearch
 from schedopt.solvers.periodic import PeriodicModel, shortest_periods, unrolled
 from schedopt.solvers.portfolio import PATIENT_RULE, candidates, justified, priorities
-from schedopt.solvers.relaxation import relaxed
+from schedopt.solvers.relaxation import growing, relaxed
 from schedopt.solvers.solution import (
     ProgressCallback,
     Solution,
@@ -40,6 +40,8 @@ MAX_PAIRS = 1_500_000
 """Pairs of ops on one resource above which it is not even measured."""
 SMALL = 1_000
 """Ops up to which the complete model gets most of the time."""
+SHARE_OF_RELAXATION = 0.2
+"""Share of the time for relaxations that one of them may take."""
 SECONDS_TO_MEETING = 3.0
 """Seconds after which the processes of the window search exchange their best."""
 
@@ -189,7 +191,7 @@ class Search:
         turns: list[tuple[str, float]]
         if self.instance.period and self.open_pairs() <= MAX_PAIRS:
             turns = [("patience", 0.3), ("order model", 0.2), ("windows", 0.6)]
-            turns += [("order model", 0.5), ("windows", 1.0)]
+            turns += [("relaxations", 0.3), ("order model", 0.5), ("windows", 1.0)]
         elif self.instance.period:
             turns = [("patience", 0.6), ("windows", 1.0)]
         elif len(self.instance.ops) <= SMALL:
@@ -331,42 +333,53 @@ class Search:
         return f"{windows} windows by {self.workers} processes"
 
     def _relaxations(self, seconds: float, effort: float | None) -> str:
-        """Bounds from some devices alone: the ends and the middle, then neighbours and ends."""
-        used = sorted({resource.device for resource in self.instance.resources})
-        first, last, middle = used[0], used[-1], used[len(used) // 2]
-        subsets: list[set[int]] = []
-        for devices in ({first}, {last}, {middle}, set(used[:2]), {first, last}, set(used[-2:])):
-            if devices not in subsets and len(devices) < len(used):
-                subsets.append(devices)
-        until, before = self.elapsed + seconds, self.known.bound
-        for position, devices in enumerate(subsets):
-            if self.known.closed or self.elapsed >= until:
+        """Bounds from some devices alone, more of them while that improves the bound."""
+        until, before, count, spent = self.elapsed + seconds, self.known.bound, 0, 0.0
+        subsets = growing(sorted({resource.device for resource in self.instance.resources}))
+        kept = next(subsets, None)
+        while kept is not None and not self.known.closed and self.elapsed < until:
+            if effort is not None and spent >= effort:
                 break
-            left = len(subsets) - position
-            instance = relaxed(self.instance, devices)
-            model = self._model(instance, until)
-            if model.size > MAX_BOOLEANS:
-                continue
-            model.build()
-            outcome = model.solve(
-                time_limit=(until - self.elapsed) / left,
-                workers=self.workers,
-                seed=self.seed,
-                deterministic_limit=None if effort is None else effort / len(subsets),
+            outcome = self._relaxation(
+                kept,
+                min(until, self.elapsed + seconds * SHARE_OF_RELAXATION),
+                None if effort is None else effort * SHARE_OF_RELAXATION,
             )
-            names = " and ".join(map(str, sorted(devices)))
-            source = f"device{'s' if len(devices) > 1 else ''} {names} alone"
-            if outcome.status in ("infeasible", "invalid"):
-                self.known.faults.append(
-                    f"CP-SAT calls the relaxation to {source} {outcome.status}"
-                )
-            elif not self._assumes_an_order():
-                self.known.raise_bound(outcome.bound * instance.step, source)
-        return f"{len(subsets)} relaxations, " + (
+            count += 1
+            spent += outcome.deterministic_time if outcome else 0.0
+            try:
+                kept = subsets.send(outcome.bound if outcome else 0)
+            except StopIteration:
+                kept = None
+        return f"{count} relaxations, " + (
             f"bound from {self.known.bound_source}"
             if self.known.bound > before
             else "no better bound"
         )
+
+    def _relaxation(
+        self, kept: Collection[int], until: float, effort: float | None
+    ) -> Outcome | None:
+        """Raise the bound by what the order model proves with these devices alone."""
+        instance = relaxed(self.instance, kept)
+        model = self._model(instance, until)
+        if model.size > MAX_BOOLEANS or self.elapsed >= until:
+            return None
+        model.build()
+        outcome = model.solve(
+            time_limit=until - self.elapsed,
+            workers=self.workers,
+            seed=self.seed,
+            deterministic_limit=effort,
+        )
+        names = " and ".join(map(str, sorted(kept)))
+        source = f"device{'s' if len(kept) > 1 else ''} {names} alone"
+        if outcome.status in ("infeasible", "invalid"):
+            self.known.faults.append(f"CP-SAT calls the relaxation to {source} {outcome.status}")
+            return None
+        if not self._assumes_an_order():
+            self.known.raise_bound(outcome.bound * instance.step, source)
+        return outcome
 
     def _assumes_an_order(self) -> bool:
         """Whether unequal microbatches are kept in order, which is no rule of the problem."""
