@@ -22,7 +22,8 @@ from dataclasses import dataclass
 
 from schedopt.solvers.instance import Instance
 from schedopt.solvers.order_model import OrderModel
-from schedopt.solvers.ordered import CircleError, OrderedInstance
+from schedopt.solvers.ordered import CircleError, OrderedInstance, Sequences
+from schedopt.solvers.stretch import Repeat
 
 SIZES = (40, 80, 160, 320)
 """Free ops of a window."""
@@ -75,6 +76,8 @@ class WindowSearch:
         Of the choice of windows.
     workers
         Of CP-SAT, per window.
+    kept
+        What stays as it is, so that it can still be repeated.
 
     Attributes
     ----------
@@ -85,13 +88,15 @@ class WindowSearch:
     def __init__(
         self,
         instance: Instance,
-        sequences: Sequence[Sequence[int]],
+        sequences: Sequences,
         *,
         bound: int,
         seed: int,
         workers: int = 1,
+        kept: Repeat | None = None,
     ) -> None:
         self.current = OrderedInstance(instance, sequences)
+        self.kept = kept
         self.bound = bound
         self.random = random.Random(seed)
         self.workers = workers
@@ -109,7 +114,7 @@ class WindowSearch:
             if share <= 1
         ]
 
-    def restart(self, sequences: Sequence[Sequence[int]]) -> None:
+    def restart(self, sequences: Sequences) -> None:
         """Go on from another schedule, with what was learnt about the shapes."""
         self.current = OrderedInstance(self.current.instance, sequences)
 
@@ -134,7 +139,7 @@ class WindowSearch:
         shape = self._choose_shape()
         before = self.deterministic_time
         begin, end, band = self._place(shape)
-        sub, members = window(self.current, begin, end, band)
+        sub, members = window(self.current, begin, end, band, kept=self.kept)
         gain = 0.0
         if len(members) > 1:
             gain = self._solve(sub, members)
@@ -216,16 +221,18 @@ def _put_back(
 
 
 def window(
-    current: OrderedInstance, begin: int, end: int, band: set[int]
+    current: OrderedInstance, begin: int, end: int, band: set[int], *, kept: Repeat | None = None
 ) -> tuple[Instance, list[int]]:
     """The ops that start in [begin, end) as an instance of its own.
 
-    Resources outside `band` keep their order. Returns the instance and, per op of it, the op
-    of the whole instance.
+    Resources outside `band` keep their order. What is `kept` is left out, and what lies on the
+    other side of it. Returns the instance and, per op of it, the op of the whole instance.
     """
     instance, starts, tails = current.instance, current.starts, current.tails
     duration = instance.duration
     ranges = [_range(starts, sequence, begin, end) for sequence in current.sequences]
+    if kept is not None:
+        ranges = _outside(kept, ranges)
     inside = {
         a
         for sequence, (low, high) in zip(current.sequences, ranges, strict=True)
@@ -294,3 +301,15 @@ def _range(starts: Sequence[int], sequence: Sequence[int], begin: int, end: int)
     """Positions of the ops of a resource that start in [begin, end)."""
     key = starts.__getitem__
     return bisect_left(sequence, begin, key=key), bisect_left(sequence, end, key=key)
+
+
+def _outside(kept: Repeat, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges of positions cut to one side of what is kept: before it if any lies there."""
+    if any(low < begin for (low, _), begin in zip(ranges, kept.begin, strict=True)):
+        return [
+            (min(low, begin), min(high, begin))
+            for (low, high), begin in zip(ranges, kept.begin, strict=True)
+        ]
+    return [
+        (max(low, end), max(high, end)) for (low, high), end in zip(ranges, kept.end, strict=True)
+    ]

@@ -12,9 +12,10 @@ import random
 from bisect import bisect_left
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import NamedTuple
 
-from schedopt.op import Op, Resource
+from schedopt.op import Op
 from schedopt.solvers.ordered import OrderedInstance
 
 KEY_BITS = 62
@@ -27,21 +28,22 @@ class Repeat(NamedTuple):
     ----------
     group
         Microbatches by which everything goes on.
-    time
-        Steps it takes.
     begin, end
         Per resource, the positions in its order between which the ops are repeated.
+    time, passed
+        Steps and microbatches from the first to the last moment of the schedule like these.
     """
 
     group: int
-    time: int
     begin: tuple[int, ...]
     end: tuple[int, ...]
+    time: int
+    passed: int
 
     @property
     def growth(self) -> Fraction:
         """Steps per microbatch."""
-        return Fraction(self.time, self.group)
+        return Fraction(self.time, self.passed)
 
 
 def shortest_repeat(current: OrderedInstance, *, multiple_of: int = 0) -> Repeat | None:
@@ -52,21 +54,23 @@ def shortest_repeat(current: OrderedInstance, *, multiple_of: int = 0) -> Repeat
     current
         A schedule of equal microbatches, in first-in-first-out order.
     multiple_of
-        Its group divides this number.
+        The group divides this number.
     """
-    best: Repeat | None = None
-    seen: dict[int, tuple[int, int]] = {}
+    alike: dict[int, list[tuple[int, int]]] = {}
     for time, done, key in _moments(current):
-        earlier = seen.get(key)
-        seen[key] = (time, done)
-        if earlier is None:
+        alike.setdefault(key, []).append((time, done))
+    best: Repeat | None = None
+    for moments in alike.values():
+        rounds = [
+            (later[1] - earlier[1], earlier[0], later[0]) for earlier, later in pairwise(moments)
+        ]
+        group, begin, end = min((r for r in rounds if multiple_of % r[0] == 0), default=(0, 0, 0))
+        if not group:
             continue
-        length, group = time - earlier[0], done - earlier[1]
-        if multiple_of % group == 0 and (
-            best is None or (length * best.group, group) < (best.time * group, best.group)
-        ):
-            begin, end = _positions(current, earlier[0]), _positions(current, time)
-            best = Repeat(group, length, begin, end)
+        time, passed = (last - first for first, last in zip(moments[0], moments[-1], strict=True))
+        if best is None or (time * best.passed, group) < (best.time * passed, best.group):
+            places = _positions(current, begin), _positions(current, end)
+            best = Repeat(group, *places, time, passed)
     return best
 
 
@@ -104,9 +108,7 @@ def _positions(current: OrderedInstance, time: int) -> tuple[int, ...]:
     return tuple(bisect_left(sequence, time, key=key) for sequence in current.sequences)
 
 
-def stretched(
-    orders: Sequence[Sequence[Op]], repeat: Repeat, microbatches: int
-) -> list[list[Op]]:
+def stretched(orders: Sequence[Sequence[Op]], repeat: Repeat, microbatches: int) -> list[list[Op]]:
     """Orders with some more microbatches.
 
     Parameters
