@@ -20,7 +20,7 @@ from schedopt.solvers.incumbent import Incumbent
 from schedopt.solvers.instance import Instance, build_instance
 from schedopt.solvers.neighbourhood import WindowSearch
 from schedopt.solvers.order_model import OrderModel, Outcome
-from schedopt.solvers.ordered import Sequences
+from schedopt.solvers.ordered import OrderedInstance, Sequences
 from schedopt.solvers.periodic import PeriodicModel, shortest_periods, unrolled
 from schedopt.solvers.portfolio import Candidate, candidates, justified
 from schedopt.solvers.relaxation import relaxed
@@ -30,7 +30,7 @@ from schedopt.solvers.solution import (
     StageRecord,
     Status,
 )
-from schedopt.solvers.stretch import Repeat
+from schedopt.solvers.stretch import Repeat, shortest_repeat
 from schedopt.solvers.team import Team, TeamError
 
 CACHED = "cache: "
@@ -312,6 +312,9 @@ class Search:
         if self.known.best is None or not PeriodicModel.applies(instance):
             return "does not apply: microbatches or resources differ"
         model = PeriodicModel(instance)
+        repeat = shortest_repeat(OrderedInstance(instance, self.known.sequences()))
+        if repeat is not None and repeat.growth <= model.least:
+            return "the best schedule already repeats with the shortest period there can be"
         found = shortest_periods(
             model,
             longest=self.known.best_in_steps() // self.problem.microbatches,

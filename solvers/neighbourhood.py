@@ -17,7 +17,7 @@ import math
 import random
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from schedopt.solvers.instance import Instance
@@ -31,6 +31,8 @@ MOST_OPS = 640
 """Ops of a window, those outside its band included."""
 EXPLORATION = 0.3
 """Share of the windows whose shape is not the best so far."""
+IDLE = 0.75
+"""Share of the windows that are placed where resources are idle; the rest can be anywhere."""
 MEMORY = 0.95
 """What the gain and the cost of a shape keep with each window of it."""
 DETERMINISTIC_TIME_PER_WINDOW = 0.5
@@ -163,8 +165,26 @@ class WindowSearch:
         first = pick.randrange(count - width + 1)
         ops = min(shape.ops * pick.uniform(0.6, 1.4) * count / width, MOST_OPS)
         length = max(1, int(ops / len(current.starts) * (max(current.starts) + 1)))
-        begin = pick.randrange(-length // 2, max(1, max(current.starts) - length // 2 + 1))
-        return begin, begin + length, set(range(first, first + width))
+        band = range(first, first + width)
+        idle = self._idle(band) if pick.random() < IDLE else []
+        if idle:
+            gap = pick.choices(idle, [len(gap) for gap in idle])[0]
+            begin = pick.choice(gap) - pick.randrange(length + 1)
+        else:
+            begin = pick.randrange(-length // 2, max(1, max(current.starts) - length // 2 + 1))
+        return begin, begin + length, set(band)
+
+    def _idle(self, band: Iterable[int]) -> list[range]:
+        """Times in which the resources of a band are idle."""
+        starts, duration = self.current.starts, self.current.instance.duration
+        gaps = []
+        for r in band:
+            free_at = min(self.current.starts)
+            for a in self.current.sequences[r]:
+                gaps.append(range(free_at, starts[a]))
+                free_at = starts[a] + duration[a]
+            gaps.append(range(free_at, self.current.value))
+        return [gap for gap in gaps if gap]
 
     def _solve(self, sub: Instance, members: list[int]) -> float:
         current = self.current

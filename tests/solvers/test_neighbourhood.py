@@ -178,3 +178,15 @@ def test_what_is_kept_stays_and_the_rest_is_improved():
     assert kept() == before
     assert search.current.value < value
     assert check(Schedule.from_order(graph, instance.orders(search.current.sequences))) == ()
+
+
+def test_idle_times_are_what_work_leaves_of_the_makespan():
+    problem = v_of_fifties(3, 6, 6)
+    _, instance, sequences = start_of(problem)
+    search = WindowSearch(instance, sequences, bound=0, seed=0)
+    for band in ({0}, {1, 2}, {0, 1, 2}):
+        gaps = search._idle(band)
+        work = sum(
+            d for d, r in zip(instance.duration, instance.resource, strict=True) if r in band
+        )
+        assert sum(map(len, gaps)) == len(band) * search.current.value - work
