@@ -15,14 +15,15 @@ from schedopt.graph import build_graph
 from schedopt.problem import Problem
 from schedopt.solvers.bounds import closed_form_bound, one_machine
 from schedopt.solvers.capacity import Shortage, shortages, smallest_passages
+from schedopt.solvers.fewer import Extensible, Extension, enough_microbatches
 from schedopt.solvers.incumbent import Incumbent
 from schedopt.solvers.instance import Instance, build_instance
 from schedopt.solvers.neighbourhood import WindowSearch
 from schedopt.solvers.order_model import OrderModel, Outcome
-from schedopt.solvers.ordered import OrderedInstance
+from schedopt.solvers.ordered import OrderedInstance, Sequences
 from schedopt.solvers.patience import PatienceSearch
 from schedopt.solvers.periodic import PeriodicModel, shortest_periods, unrolled
-from schedopt.solvers.portfolio import PATIENT_RULE, candidates, justified, priorities
+from schedopt.solvers.portfolio import PATIENT_RULE, Candidate, candidates, justified, priorities
 from schedopt.solvers.relaxation import growing, relaxed
 from schedopt.solvers.solution import (
     ProgressCallback,
@@ -30,6 +31,7 @@ from schedopt.solvers.solution import (
     StageRecord,
     Status,
 )
+from schedopt.solvers.stretch import Repeat, shortest_repeat
 from schedopt.solvers.team import Team, TeamError
 
 CACHED = "cache: "
@@ -42,6 +44,10 @@ SMALL = 1_000
 """Ops up to which the complete model gets most of the time."""
 SHARE_OF_RELAXATION = 0.2
 """Share of the time for relaxations that one of them may take."""
+LARGE = 20_000
+"""Ops above which schedules of fewer microbatches come first."""
+MOST_OPS_OF_WINDOWS = 60_000
+"""Ops above which the whole is too large for windows: for time, and for memory per process."""
 SECONDS_TO_MEETING = 3.0
 """Seconds after which the processes of the window search exchange their best."""
 
@@ -76,6 +82,9 @@ class Search:
         self.records: list[StageRecord] = []
         self.search: WindowSearch | None = None
         self.team: Team | None = None
+        self.kept: Repeat | None = None
+        self._effort_left = deterministic_limit
+        self.covered: set[str] = set()  # candidates that need not be built for the whole
 
     # ------------------------------------------------------------------ state
 
@@ -118,7 +127,12 @@ class Search:
                 self.stage("bounds", self._bounds)
                 if self.cache is not None:
                     self.stage("cache", partial(self._recall, self.cache))
-                self.stage("portfolio", self._portfolio)
+                members = list(candidates(self.graph, self.instance, self.passages))
+                if self.large:
+                    self.stage("first schedule", partial(self._build, members[:1]))
+                    self._turn("fewer microbatches", 0.7)
+                    members = [member for member in members if member.name not in self.covered]
+                self.stage("portfolio", partial(self._portfolio, members))
                 self._improve()
         except KeyboardInterrupt:
             interrupted = True
@@ -162,9 +176,20 @@ class Search:
             )
         )
 
-    def _portfolio(self) -> str:
+    def _portfolio(self, members: Sequence[Candidate]) -> str:
+        detail = self._build(members)
+        if self.known.best is not None and not self.known.closed and self.time_left:
+            for found in justified(self.instance, self.passages, self.known.starts()):
+                if not self.time_left:
+                    break
+                orders = self.instance.orders(found.sequences)
+                if not self.known.accept(orders, f"{self.known.best_source}, justified"):
+                    break
+        return detail
+
+    def _build(self, members: Sequence[Candidate]) -> str:
         count = 0
-        for candidate in candidates(self.graph, self.instance, self.passages):
+        for candidate in members:
             if self.known.closed:
                 break
             if self.known.best is not None and not candidate.classic and not self.time_left:
@@ -173,13 +198,6 @@ class Search:
             if orders is not None:
                 count += 1
                 self.known.accept(orders, candidate.name, must_fit=not candidate.classic)
-        if self.known.best is not None and not self.known.closed:
-            for found in justified(self.instance, self.passages, self.known.starts()):
-                if not self.time_left:
-                    break
-                orders = self.instance.orders(found.sequences)
-                if not self.known.accept(orders, f"{self.known.best_source}, justified"):
-                    break
         return f"{count} candidates; best: {self.known.best_source}"
 
     def _improve(self) -> None:
@@ -197,26 +215,104 @@ class Search:
         elif len(self.instance.ops) <= SMALL:
             turns = [("order model", 0.1), ("windows", 0.1), ("order model", 0.6)]
             turns += [("windows", 0.5), ("order model", 1.0)]
-        elif self.open_pairs() <= MAX_PAIRS:
-            turns = [("periodic", 0.15), ("windows", 0.6), ("relaxations", 0.4)]
-            turns += [("order model", 0.5), ("windows", 1.0)]
-        else:
+        elif self.large:
             turns = [("periodic", 0.15), ("windows", 1.0)]
-        limit = self.deterministic_limit
+        elif self.open_pairs() <= MAX_PAIRS:
+            turns = [("fewer microbatches", 0.3), ("periodic", 0.15), ("windows", 0.6)]
+            turns += [("relaxations", 0.4), ("order model", 0.5), ("windows", 1.0)]
+        else:
+            turns = [("fewer microbatches", 0.3), ("periodic", 0.15), ("windows", 1.0)]
         for name, share in turns:
-            if self.known.settled or not self.time_left or limit == 0:
-                return
-            seconds = self.time_left * share
-            run = {
-                "patience": self._patience,
-                "periodic": self._periodic,
-                "windows": self._windows,
-                "relaxations": self._relaxations,
-                "order model": self._order_model,
-            }[name]
-            effort = None if limit is None else limit * share
-            self.stage(name, partial(run, seconds, effort))
-            limit = None if limit is None else limit - (effort or 0)
+            self._turn(name, share)
+
+    def _turn(self, name: str, share: float) -> None:
+        """Run one stage for a share of the time and of the effort that are left."""
+        limit = self._effort_left
+        if self.known.settled or not self.time_left or limit == 0:
+            return
+        run = {
+            "patience": self._patience,
+            "fewer microbatches": self._fewer_microbatches,
+            "periodic": self._periodic,
+            "windows": self._windows,
+            "relaxations": self._relaxations,
+            "order model": self._order_model,
+        }[name]
+        effort = None if limit is None else limit * share
+        self.stage(name, partial(run, self.time_left * share, effort))
+        self._effort_left = None if limit is None else limit - (effort or 0)
+
+    @property
+    def large(self) -> bool:
+        """Whether schedules of fewer microbatches come first."""
+        return len(self.instance.ops) > LARGE
+
+    def _fewer_microbatches(self, seconds: float, effort: float | None) -> str:
+        """Schedules of a shorter problem, stretched to this one."""
+        count = enough_microbatches(self.instance)
+        if count is None:
+            return "does not apply: there are not many more than the fill and the drain take"
+        factors = self.problem.microbatch_factors
+        shorter = Search(
+            self.problem.replace(
+                microbatches=count, microbatch_factors=factors and factors[:count]
+            ),
+            time_limit=seconds,
+            workers=self.workers,
+            seed=self.seed,
+            deterministic_limit=effort,
+            index_order=self.index_order,
+            progress=None,
+            cache=None,
+        )
+        extension = Extension(shorter.instance, self.problem.microbatches - count)
+        shorter.extend(extension)
+        best = extension.best
+        if best is None:
+            return f"nothing repeats with {count} microbatches"
+        self.covered = extension.covered
+        source = f"{best.name}, stretched from {count} microbatches"
+        sequences: Sequences = best.ordered.sequences
+        try:
+            if best.value * shorter.instance.step > self.known.bound:
+                sequences = shorter.polished(best)
+                if sequences != best.ordered.sequences:
+                    source = f"windows on {source}"
+        finally:
+            self.known.accept(extension.orders(sequences, best.repeat), source)
+        self.known.faults += shorter.known.faults
+        period = text(best.repeat.growth * shorter.instance.step)
+        return f"{source}: {period} {self.problem.time_unit} per microbatch"
+
+    def extend(self, extension: Extension) -> None:
+        """Offer constructive schedules and steady states to be stretched."""
+        for candidate in candidates(self.graph, self.instance, self.passages):
+            late = self.elapsed > 0.4 * self.time_limit
+            if extension.best is not None and not candidate.classic and late:
+                break
+            orders = candidate.build()
+            if orders is not None:
+                extension.consider(candidate.name, self.instance.sequences(orders))
+        for steady in shortest_periods(
+            PeriodicModel(self.instance),
+            longest=extension.longest_period(),
+            workers=self.workers,
+            seed=self.seed,
+            seconds=0.3 * self.time_left,
+            deterministic_limit=self.deterministic_limit,
+        ):
+            extension.consider("steady state", unrolled(self.instance, steady))
+
+    def polished(self, best: Extensible) -> Sequences:
+        """Orders after windows on everything but what is repeated."""
+        self.known.accept(self.instance.orders(best.ordered.sequences), best.name)
+        self.kept = best.repeat
+        try:
+            self._windows(self.time_left, self.deterministic_limit)
+        finally:
+            if self.team is not None:
+                self.team.close()
+        return self.known.sequences()
 
     def _patience(self, seconds: float, effort: float | None) -> str:
         """List schedules with other patience and other targets for each resource."""
@@ -249,6 +345,9 @@ class Search:
         if self.known.best is None or not PeriodicModel.applies(instance):
             return "does not apply: microbatches or resources differ"
         model = PeriodicModel(instance)
+        repeat = shortest_repeat(OrderedInstance(instance, self.known.sequences()))
+        if repeat is not None and repeat.growth <= model.least:
+            return "the best schedule already repeats with the shortest period there can be"
         found = shortest_periods(
             model,
             longest=self.known.best_in_steps() // self.problem.microbatches,
@@ -274,6 +373,8 @@ class Search:
         """Window search: one process per worker, or in this one if there is one worker."""
         if self.known.best is None:
             return "no start"
+        if len(self.instance.ops) > MOST_OPS_OF_WINDOWS:
+            return f"too large: {len(self.instance.ops)} ops, at most {MOST_OPS_OF_WINDOWS}"
         until = self.elapsed + seconds
         if self.workers == 1 or effort is not None:
             return self._windows_here(until, effort)
@@ -290,6 +391,7 @@ class Search:
                 self.known.sequences(),
                 bound=self.known.bound_in_steps(),
                 seed=self.seed,
+                kept=self.kept,
             )
         search = self.search
         if search.current.value > self.known.best_in_steps():
@@ -317,7 +419,11 @@ class Search:
     def _windows_by_team(self, until: float) -> str:
         if self.team is None:
             self.team = Team(
-                self.problem, index_order=self.index_order, size=self.workers, seed=self.seed
+                self.problem,
+                index_order=self.index_order,
+                size=self.workers,
+                seed=self.seed,
+                kept=self.kept,
             )
         windows = 0
         while self.elapsed < until and not self.known.closed:

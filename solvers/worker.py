@@ -17,6 +17,7 @@ from schedopt.graph import build_graph
 from schedopt.problem import Problem
 from schedopt.solvers.instance import build_instance
 from schedopt.solvers.neighbourhood import WindowSearch
+from schedopt.solvers.stretch import Repeat
 
 
 def main() -> None:
@@ -29,7 +30,11 @@ def main() -> None:
         task: dict[str, Any] = json.loads(line)
         if search is None:
             search = WindowSearch(
-                instance, task["sequences"], bound=task["bound"], seed=head["seed"]
+                instance,
+                task["sequences"],
+                bound=task["bound"],
+                seed=head["seed"],
+                kept=None if head["kept"] is None else Repeat(*head["kept"]),
             )
         elif task["sequences"] is not None:
             search.restart(task["sequences"])
