@@ -432,6 +432,7 @@ class Search:
                 value=self.known.best_in_steps(),
                 bound=self.known.bound_in_steps(),
                 seconds=min(SECONDS_TO_MEETING, until - self.elapsed),
+                latest=until - self.elapsed,
             )
             windows += found.windows
             if found.value < self.known.best_in_steps():

@@ -74,10 +74,20 @@ class Team:
             self.close()
             raise TeamError(f"can not start {sys.executable}: {error}") from None
 
-    def run(self, sequences: Sequences, *, value: int, bound: int, seconds: float) -> Found:
+    def run(
+        self,
+        sequences: Sequences,
+        *,
+        value: int,
+        bound: int,
+        seconds: float,
+        latest: float | None = None,
+    ) -> Found:
         """Search for some seconds from the best known schedule.
 
-        A process whose own walk stands at that value already goes on from where it is.
+        A process whose own walk stands at that value already goes on from where it is. The window
+        it is at is solved to its end, if that comes within `latest` seconds (default: `seconds`),
+        because on a busy machine one window can take longer than `seconds`.
         """
         for number, process in enumerate(self._processes):
             own = self._values[number]
@@ -85,6 +95,7 @@ class Team:
                 "sequences": None if own is not None and own <= value else sequences,
                 "bound": bound,
                 "seconds": seconds,
+                "latest": seconds if latest is None else latest,
             }
             self._send(process, task)
         best = Found(value, sequences, 0)

@@ -40,8 +40,9 @@ def main() -> None:
             search.restart(task["sequences"])
         search.bound = task["bound"]
         before = search.windows
-        search.deadline = time.monotonic() + task["seconds"]
-        best = search.run(until=_after(search.deadline))
+        now = time.monotonic()
+        search.deadline = now + task["latest"]
+        best = search.run(until=_after(now + task["seconds"]))
         answer = {
             "value": best.value,
             "sequences": best.sequences,
