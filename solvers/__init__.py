@@ -9,6 +9,7 @@ from schedopt.cache import Cache
 from schedopt.problem import Problem
 from schedopt.solvers.engine import Search
 from schedopt.solvers.solution import Progress, ProgressCallback, Solution, StageRecord
+from schedopt.solvers.state import State
 
 __all__ = ["Progress", "ProgressCallback", "Solution", "StageRecord", "solve"]
 
@@ -82,7 +83,7 @@ def solve(
             raise ValueError(f"{name} must be greater than 0, got {value}")
     if time_limit is None:
         time_limit = DEFAULT_TIME_LIMIT if deterministic_limit is None else math.inf
-    search = Search(
+    state = State(
         problem,
         time_limit=time_limit,
         workers=workers or os.cpu_count() or 1,
@@ -90,6 +91,5 @@ def solve(
         deterministic_limit=deterministic_limit,
         index_order=index_order,
         progress=progress,
-        cache=cache,
     )
-    return search.run()
+    return Search(state, cache=cache).run()

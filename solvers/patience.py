@@ -72,7 +72,7 @@ class PatienceSearch:
         self.deterministic_time = 0.0
 
     def run(
-        self, *, until: Callable[[], bool], on_better: Callable[[OrderedInstance], None]
+        self, *, until: Callable[[], bool], on_better: Callable[[OrderedInstance], object]
     ) -> None:
         """Try schedules until told to stop or the bound is met; pass on each better one."""
         count = len(self.work)

@@ -4,7 +4,7 @@ import pytest
 
 from schedopt import Problem, Schedule, check, classic, solve
 from schedopt.graph import build_graph
-from schedopt.solvers import engine
+from schedopt.solvers import engine, windows
 from schedopt.solvers.fewer import Extension, enough_microbatches
 from schedopt.solvers.instance import build_instance
 from schedopt.solvers.portfolio import first_in_first_out
@@ -47,7 +47,7 @@ def test_a_schedule_above_the_capacity_is_not_stretched():
 def test_a_large_problem_is_solved_by_a_shorter_one(monkeypatch):
     """A V with the memory of V-Min, where windows shorten the fill and the drain."""
     monkeypatch.setattr(engine, "LARGE", 100)
-    monkeypatch.setattr(engine, "MOST_OPS_OF_WINDOWS", 1000)
+    monkeypatch.setattr(windows, "MOST_OPS", 1000)
     problem = v_of_fifties(4, 60, 4)
     solution = solve(problem, workers=1, deterministic_limit=0.5)
     assert "stretched from" in solution.objective_source
