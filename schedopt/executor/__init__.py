@@ -1,0 +1,1 @@
+"""Runs schedules on devices with PyTorch: the only part of the package that imports torch."""

@@ -1,0 +1,265 @@
+"""Split backward: gradients of the weights are put into a queue by B and computed by W.
+
+The layers that can be split run as an autograd function whose backward computes the gradient of
+the input and keeps what the gradients of the weights need. W computes these and hands them to
+the parameters as autograd would: their hooks run, and `.grad` is added to.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from schedopt.errors import SplitError
+from schedopt.executor.layer_rules import LayerRule, rule_for
+
+
+class DeferredWeights:
+    """The weight gradients of a module, computed when asked for and not in its backward.
+
+    Handled are the layers that have a rule (`layer_rules`): `Linear`, `Embedding`, `Conv1d`,
+    `Conv2d`, `Conv3d`, `LayerNorm`, `GroupNorm` and `RMSNorm`. All others compute the gradients
+    of their parameters in B, and so does a handled layer whose weight is frozen.
+
+    A queue holds the inputs of the layers and the gradients of their outputs as they are:
+    neither may be overwritten before `run`, which matters for buffers that tensors are received
+    in. What a checkpointed part of the module computes again during B belongs to a microbatch
+    only if B, too, runs within `record`.
+
+    Parameters
+    ----------
+    module
+        One stage, or an `nn.ModuleList` of several.
+
+    Attributes
+    ----------
+    handled
+        Names of the submodules that are split.
+    unsplit
+        Names of all other submodules that have parameters of their own, each with the reason.
+
+    Raises
+    ------
+    SplitError
+        If the module or a part of it is compiled.
+
+    Examples
+    --------
+    >>> layer = nn.Linear(2, 1)
+    >>> deferred = DeferredWeights(layer)
+    >>> deferred.convert()
+    >>> with deferred.record(0):
+    ...     output = layer(torch.ones(3, 2))
+    >>> torch.autograd.backward(output, torch.ones(3, 1))  # B
+    >>> layer.weight.grad is None, deferred.pending(0)
+    (True, 1)
+    >>> deferred.run(0)  # W
+    >>> layer.weight.grad, deferred.pending(0)
+    (tensor([[3., 3.]]), 0)
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._rules: dict[nn.Module, LayerRule] = {}
+        self._queues: Queues = defaultdict(list)
+        self._microbatch: Hashable = None
+        handled, unsplit = [], []
+        for name, layer in module.named_modules():
+            if hasattr(layer, "_orig_mod"):  # what torch.compile wraps a module in
+                raise SplitError(f"{name or 'the module'} is compiled: {_COMPILED}")
+            if next(layer.parameters(recurse=False), None) is None:
+                continue
+            rule = rule_for(layer)
+            if isinstance(rule, str):
+                unsplit.append((name, rule))
+            else:
+                handled.append(name)
+                self._rules[layer] = rule
+        self.handled = tuple(handled)
+        self.unsplit = tuple(unsplit)
+
+    def convert(self) -> None:
+        """Replace the forwards of the handled layers; parameters and state stay as they are."""
+        for layer, rule in self._rules.items():
+            if "forward" not in vars(layer):
+                layer.forward = partial(self._forward, layer, rule, layer.forward)
+
+    def restore(self) -> None:
+        """Give the layers their own forwards back."""
+        for layer in self._rules:
+            vars(layer).pop("forward", None)
+
+    @contextmanager
+    def record(self, microbatch: Hashable) -> Iterator[None]:
+        """What is computed within belongs to this microbatch: an index, or any key but None.
+
+        Outside, a layer computes the gradients of its weights in the backward.
+        """
+        before = self._microbatch
+        self._microbatch = microbatch
+        try:
+            yield
+        finally:
+            self._microbatch = before
+
+    def run(self, microbatch: Hashable) -> None:
+        """Compute the queued gradients of a microbatch and add them to `.grad`.
+
+        A parameter that is used several times gets one gradient, the sum.
+        """
+        queue = self._queues.pop(microbatch, [])
+        uses = Counter(parameter for queued in queue for parameter in queued.call.parameters)
+        sums: dict[nn.Parameter, Tensor] = {}
+        queue.reverse()
+        while queue:
+            # Nothing of a call is held once its gradients are there.
+            for parameter, gradient in _gradients(queue.pop()):
+                sums[parameter] = sums[parameter] + gradient if parameter in sums else gradient
+                uses[parameter] -= 1
+            complete = [parameter for parameter in sums if not uses[parameter]]
+            _accumulate({parameter: sums.pop(parameter) for parameter in complete})
+
+    def pending(self, microbatch: Hashable) -> int:
+        """Number of layer calls whose weight gradients are queued."""
+        return len(self._queues.get(microbatch, ()))
+
+    def bytes(self, microbatch: Hashable) -> int:
+        """Memory that the queue of a microbatch holds, without parameters."""
+        held = {
+            tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+            for queued in self._queues.get(microbatch, ())
+            for tensor in queued.tensors()
+        }
+        for parameter in self._module.parameters():
+            held.pop(parameter.untyped_storage().data_ptr(), None)
+        return sum(held.values())
+
+    def clear(self) -> None:
+        """Forget everything that is queued."""
+        self._queues.clear()
+
+    def _forward(
+        self,
+        layer: Any,
+        rule: LayerRule,
+        original: Callable[[Tensor], Tensor],
+        input: Tensor,  # the name that the layers themselves use
+    ) -> Tensor:
+        if torch.compiler.is_compiling():
+            raise SplitError(_COMPILED)
+        if not (torch.is_grad_enabled() and layer.weight.requires_grad):
+            return original(input)
+        x = rule.prepare(input)
+        if x is None:
+            return original(input)
+        weight, bias = layer.weight, getattr(layer, "bias", None)
+        parameters = (weight,) if bias is None else (weight, bias)
+        dtype = _autocast_dtype(rule, x.device.type)
+        x, weight, bias = (_cast(tensor, dtype) for tensor in (x, weight, bias))
+        queues = None
+        if self._microbatch is not None:
+            queues = self._queues
+            # Autograd must not see the parameters: it would call their hooks without a gradient.
+            weight = weight.detach().requires_grad_()
+            bias = None if bias is None else bias.detach()
+        return _split_layer(_Call(rule, parameters, queues, self._microbatch), x, weight, bias)
+
+
+_COMPILED = "a compiled backward can not be split, run this stage as BW"
+
+
+class _Call(NamedTuple):
+    """One call of a layer: its rule, and where its weight gradients go (None: to autograd)."""
+
+    rule: LayerRule
+    parameters: tuple[nn.Parameter, ...]
+    queues: Queues | None
+    microbatch: Hashable
+
+
+class _Queued(NamedTuple):
+    """What the weight gradients of one call need."""
+
+    call: _Call
+    gradient: Tensor
+    x: Tensor
+    weight: Tensor | None
+    saved: tuple[Tensor, ...]
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        weight = () if self.weight is None else (self.weight,)
+        return (self.gradient, self.x, *weight, *self.saved)
+
+
+Queues = defaultdict[Hashable, list[_Queued]]
+
+
+class _SplitLayer(torch.autograd.Function):
+    """A layer whose backward puts what the gradients of its weights need into a queue."""
+
+    @staticmethod
+    def forward(ctx: Any, call: _Call, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        output, saved = call.rule.forward(x, weight, bias)
+        ctx.call = call
+        used = call.rule.holds_weight or ctx.needs_input_grad[1]
+        ctx.save_for_backward(x, weight if used else None, *saved)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "create_graph=True: a split backward has no second derivative; "
+                "restore() the module before such a backward"
+            )
+        call: _Call = ctx.call
+        x, weight, *saved = ctx.saved_tensors
+        of_input = None
+        if ctx.needs_input_grad[1]:
+            of_input = call.rule.input_gradient(gradient, x, weight, saved)
+        if call.queues is None:
+            of_weights = call.rule.weight_gradients(gradient, x, weight, saved)
+            return None, of_input, *of_weights, *(None,) * (2 - len(of_weights))
+        held = weight.detach() if call.rule.holds_weight else None
+        queued = _Queued(call, gradient, x.detach(), held, tuple(saved))
+        call.queues[call.microbatch].append(queued)
+        return None, of_input, None, None
+
+
+_split_layer: Callable[[_Call, Tensor, Tensor, Tensor | None], Tensor] = _SplitLayer.apply
+
+
+def _gradients(queued: _Queued) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    """The parameters of a call that are not frozen, each with its gradient."""
+    call = queued.call
+    with torch.no_grad():
+        found = call.rule.weight_gradients(queued.gradient, queued.x, queued.weight, queued.saved)
+    del queued
+    for parameter, gradient in zip(call.parameters, found, strict=True):
+        yield parameter, gradient.to(parameter.dtype)
+
+
+def _accumulate(gradients: dict[nn.Parameter, Tensor]) -> None:
+    """Add to `.grad`, with all that autograd does then."""
+    wanted = {each: gradient for each, gradient in gradients.items() if each.requires_grad}
+    if wanted:
+        torch.autograd.backward(tuple(wanted), tuple(wanted.values()))
+
+
+def _autocast_dtype(rule: LayerRule, device_type: str) -> torch.dtype | None:
+    if not torch.is_autocast_enabled(device_type):
+        return None
+    return rule.autocast_dtype(device_type)
+
+
+def _cast(tensor: Tensor | None, dtype: torch.dtype | None) -> Any:
+    """As autocast does: floating point, but float64 stays."""
+    if tensor is None or dtype is None or not tensor.is_floating_point():
+        return tensor
+    return tensor if tensor.dtype == torch.float64 else tensor.to(dtype)
