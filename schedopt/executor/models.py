@@ -18,7 +18,6 @@ from torch.nn import functional
 
 from schedopt.errors import Fault, InputError
 
-
 Parts = dict[str, Callable[[], nn.Module]]
 
 

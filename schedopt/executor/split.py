@@ -132,11 +132,11 @@ class DeferredWeights:
 
     def bytes(self, microbatch: Hashable) -> int:
         """Memory that the queue of a microbatch holds, without parameters."""
-        held = {
-            tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
-            for queued in self._queues.get(microbatch, ())
-            for tensor in queued.tensors()
-        }
+        queue = self._queues.get(microbatch)
+        if not queue:
+            return 0
+        storages = (tensor.untyped_storage() for queued in queue for tensor in queued.tensors())
+        held = {storage.data_ptr(): storage.nbytes() for storage in storages}
         for parameter in self._module.parameters():
             held.pop(parameter.untyped_storage().data_ptr(), None)
         return sum(held.values())
