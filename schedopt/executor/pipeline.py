@@ -1,0 +1,436 @@
+"""PipelineExecutor: runs the training steps of a schedule."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from schedopt.executor.agreement import OF_THIS_RANK, agree, fingerprint
+from schedopt.executor.batch import Batch, cut, joined
+from schedopt.executor.errors import ExecutorError, MismatchError
+from schedopt.executor.failure import Watch
+from schedopt.executor.held import HeldStorages, MemoryStats
+from schedopt.executor.prediction import with_fused_stages
+from schedopt.executor.program import forward_program, training_program
+from schedopt.executor.ranks import Stages, require_ranks, stages_of
+from schedopt.executor.run import Configuration, LossOf, Run
+from schedopt.executor.stage import StageRunner, tensors_of
+from schedopt.executor.trace import Recorder, Trace
+from schedopt.executor.transport import GlooTransport, NcclTransport, Transport
+from schedopt.schedule import Schedule
+
+LossFunction = Callable[[Any, Any], torch.Tensor]
+"""What the last stage returns, and the target of a microbatch -> the loss."""
+
+
+class PipelineExecutor:
+    """Runs any schedule with PyTorch: one rank of a process group for each device.
+
+    Every rank makes its executor at the same time, with the same schedule and its own stages.
+    With one device no process group is needed.
+
+    Parameters
+    ----------
+    stages
+        The modules of this rank by the number of their stage, or a list of them in the order of
+        their stages. The first stage takes the arguments of `step`, every other one the outputs
+        of the stages before it; a stage returns a tensor or a tuple of tensors.
+    schedule
+        Rank d runs the ops of device d.
+    loss_fn
+        Of what the last stage returns and the target of a microbatch; a scalar. Needed on the
+        rank of the last stage.
+    group
+        The ranks of the pipeline, as many as the schedule has devices; all ranks by default.
+    loss_reduction
+        "mean": the losses of the microbatches are weighed by their part of the batch, so that a
+        loss that is a mean over the batch has the same gradients for every number of
+        microbatches. "sum": they are added, for a loss that is a sum.
+    scale_loss
+        Applied to each loss before its backward, as by `torch.amp.GradScaler.scale`.
+    timeout
+        Seconds that a rank waits for another one.
+    count_activations
+        Count the bytes that autograd holds for `memory_stats`; costs time.
+    device
+        Of the tensors; by default that of the first parameter.
+
+    Attributes
+    ----------
+    schedule
+        What is to be expected: as given, but for stages that can not be split. Their B takes the
+        time of B and W, and their W none.
+    unsplit
+        By stage of this rank: what computes its weight gradients in B, and why.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule breaks a rule of its problem.
+    ExecutorError
+        If stages or ranks are not those of the schedule.
+    MismatchError
+        If the ranks have different schedules; on every rank.
+    """
+
+    def __init__(
+        self,
+        stages: Stages,
+        schedule: Schedule,
+        *,
+        loss_fn: LossFunction | None = None,
+        group: dist.ProcessGroup | None = None,
+        loss_reduction: str = "mean",
+        scale_loss: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        timeout: float = 60.0,
+        count_activations: bool = False,
+        device: torch.device | str | None = None,
+    ) -> None:
+        if loss_reduction not in ("mean", "sum"):
+            raise ValueError(f'loss_reduction = {loss_reduction!r}: must be "mean" or "sum"')
+        self._loss_fn = loss_fn
+        self._is_mean = loss_reduction == "mean"
+        self._scale_loss = scale_loss
+        self._group = group
+        self._count_activations = count_activations
+        problem = schedule.problem
+        self._rank, size, shared = _place(group)
+        self._device = _device_of(stages, device)
+        store = dist.PrefixStore(f"executor/{shared.add(f'executors/{self._rank}', 1)}", shared)
+        # Not the executor itself: nothing that outlives it may keep it alive.
+        transports: list[Transport] = []
+        self._watch = Watch(
+            store,
+            self._rank,
+            size,
+            timeout=timeout,
+            abort=lambda: [transport.abort() for transport in transports],
+        )
+        self._runners: dict[int, StageRunner] = {}
+        self.close = weakref.finalize(self, _leave, self._watch, self._runners, transports)
+        try:
+            program = training_program(schedule)
+            require_ranks(size, problem.devices)
+            last = {op.stage: op.kind for op in program.ops[self._rank]}
+            for stage, module in stages_of(stages, problem.stages_on, self._rank).items():
+                self._runners[stage] = StageRunner(stage, module, split=last[stage] == "W")
+            self._training = Configuration(program, f"training, m = {problem.microbatches}")
+            self._forward: dict[int, Configuration] = {}
+            self._agreements = 0
+            fused = self._agree(self._training, schedule)
+            self.schedule = with_fused_stages(schedule, fused)
+            if size > 1:
+                transports.append(self._connect(store, size, timeout))
+        except BaseException as error:
+            self._fail(error)
+            self.close()
+            raise
+        self._transport = transports[0] if transports else None
+        self.unsplit = {stage: r.unsplit for stage, r in self._runners.items() if r.unsplit}
+        step = self.schedule.resolution
+        self._planned = {
+            timed.op: (float(timed.start * step), float(timed.end * step))
+            for timed in self.schedule.by_device[self._rank]
+        }
+        self._recorder: Recorder | None = None
+        self._stats: MemoryStats | None = None
+
+    # ------------------------------------------------------------------ steps
+
+    def step(
+        self,
+        *args: Any,
+        target: Any = None,
+        losses: list[torch.Tensor] | None = None,
+        return_outputs: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Forward and backward of a batch; gradients are added to ``.grad``.
+
+        Every tensor is cut along its first dimension into the microbatches of the schedule;
+        what is no tensor goes to each of them.
+
+        Parameters
+        ----------
+        args
+            For the first stage, on its rank; not looked at on other ranks.
+        target
+            For the loss, on the rank of the last stage; not looked at on other ranks.
+        losses
+            Is filled with the losses of the microbatches on the rank of the last stage.
+        return_outputs
+            Return what the last stage returned.
+        kwargs
+            For every stage of this rank.
+
+        Returns
+        -------
+        The outputs of the whole batch on the rank of the last stage if asked for, else None.
+
+        Raises
+        ------
+        PeerError
+            If another rank failed, was lost or did not answer.
+        LayoutError
+            If tensors between stages are not what they were in the first step.
+        ValueError
+            If the batch can not be cut.
+        """
+        if not torch.is_grad_enabled():
+            raise ExecutorError("step needs gradients: it was called without; use eval")
+        run = self._run(self._training, args, kwargs, target, losses)
+        return _joined(run) if return_outputs else None
+
+    def eval(
+        self,
+        *args: Any,
+        target: Any = None,
+        losses: list[torch.Tensor] | None = None,
+        microbatches: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Forward only; the same arguments as `step`.
+
+        Parameters
+        ----------
+        microbatches
+            Their number, on all ranks alike; that of the schedule by default.
+
+        Returns
+        -------
+        What the last stage returned for the whole batch on its rank, else None.
+        """
+        count = self._training.program.microbatches if microbatches is None else microbatches
+        if count < 1:
+            raise ValueError(f"microbatches = {count}: must be at least 1")
+        if count not in self._forward:
+            program = forward_program(self.schedule.problem, count)
+            self._forward[count] = Configuration(program, f"forward only/{count}")
+        return _joined(self._run(self._forward[count], args, kwargs, target, losses))
+
+    def _run(
+        self,
+        configuration: Configuration,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        target: Any,
+        losses: list[torch.Tensor] | None,
+    ) -> Run:
+        if self._watch.reason:
+            raise ExecutorError(f"this executor has failed: {self._watch.reason}")
+        is_last = len(configuration.program.device_of) - 1 in self._runners
+        found: dict[int, torch.Tensor] = {}
+        try:
+            self._watch.begin(configuration.key)
+            if not configuration.agreed:
+                self._agree(configuration, self.schedule)
+            batch = cut(
+                args if 0 in self._runners else (),
+                kwargs,
+                target if is_last else None,
+                configuration.program.microbatches,
+            )
+            loss_of = None
+            if is_last and not (configuration.program.forward_only and target is losses is None):
+                loss_of = self._loss_of(batch, found)
+            held = HeldStorages([*self.parameters(), *batch.tensors()])
+            self._recorder = Recorder(self._device)
+            self._reset_counts()
+            run = Run(
+                self._rank,
+                configuration,
+                self._runners,
+                self._transport,
+                self._watch,
+                batch,
+                loss_of=loss_of,
+                recorder=self._recorder,
+                held=held if self._count_activations else None,
+                device=self._device,
+            )
+            run.execute()
+        except BaseException as error:
+            self._fail(error)
+            raise
+        if losses is not None:
+            losses[:] = [found[microbatch] for microbatch in sorted(found)]
+        self._stats = self._memory_of(run, configuration)
+        return run
+
+    def _loss_of(self, batch: Batch, found: dict[int, torch.Tensor]) -> LossOf:
+        """The loss of a microbatch, as its backward needs it; `found` gets it as it is."""
+        if self._loss_fn is None:
+            raise ExecutorError("the rank of the last stage needs a loss_fn, none was given")
+        loss_fn, lengths = self._loss_fn, set[int]()
+
+        def loss_of(returned: Any, microbatch: int) -> torch.Tensor:
+            loss = loss_fn(returned, batch.targets[microbatch])
+            found[microbatch] = loss.detach()
+            if self._is_mean:
+                if batch.length is None:
+                    lengths.add(len(tensors_of(returned, -1)[0]))
+                    if len(lengths) > 1:
+                        raise ExecutorError(
+                            f"microbatches of different lengths {sorted(lengths)} and no target: "
+                            "their parts of the mean are not known; give a target, or use "
+                            'loss_reduction="sum"'
+                        )
+                loss = loss * batch.shares[microbatch]
+            return loss if self._scale_loss is None else self._scale_loss(loss)
+
+        return loss_of
+
+    # ------------------------------------------------------------------ after a step
+
+    def last_trace(self) -> Trace:
+        """When the ops of this rank and its messages happened in the last step.
+
+        Raises
+        ------
+        ExecutorError
+            If there was none.
+        """
+        if self._recorder is None:
+            raise ExecutorError("there is no trace before the first step")
+        nothing = (float("nan"), float("nan"))
+        return self._recorder.trace(self._rank, lambda op: self._planned.get(op, nothing))
+
+    def memory_stats(self) -> MemoryStats:
+        """What this rank held in the last step.
+
+        Raises
+        ------
+        ExecutorError
+            If there was none.
+        """
+        if self._stats is None:
+            raise ExecutorError("there are no memory statistics before the first step")
+        return self._stats
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]:
+        """The parameters of the stages of this rank, each once."""
+        return iter({p: None for r in self._runners.values() for p in r.module.parameters()})
+
+    def clip_grad_norm(self, max_norm: float, *, norm_type: float = 2.0) -> torch.Tensor:
+        """Scale the gradients of all stages so that their norm is at most `max_norm`.
+
+        Every rank calls it, also one without parameters.
+
+        Returns
+        -------
+        The norm over all stages before that, in float32 or wider.
+        """
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        wide = torch.float64 if any(g.dtype == torch.float64 for g in gradients) else torch.float32
+        is_max = norm_type == float("inf")
+        norms = [torch.linalg.vector_norm(g, norm_type, dtype=wide) for g in gradients]
+        own = torch.zeros((), dtype=torch.float64, device=self._device)
+        for norm in norms:
+            own = torch.maximum(own, norm.double()) if is_max else own + norm.double() ** norm_type
+        if self._transport is not None:
+            total = own.cpu() if isinstance(self._transport, GlooTransport) else own
+            operation = dist.ReduceOp.MAX if is_max else dist.ReduceOp.SUM
+            dist.all_reduce(total, operation, group=self._group)
+            own = total.to(self._device)
+        norm = own if is_max else own ** (1 / norm_type)
+        factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
+        for gradient in gradients:
+            gradient.mul_(factor.to(gradient.device, gradient.dtype))
+        return norm.to(wide)
+
+    def forget_layouts(self) -> None:
+        """Let boundary tensors have other shapes in the next step; on all ranks alike."""
+        for configuration in (self._training, *self._forward.values()):
+            configuration.layouts.clear()
+            configuration.learned = False
+
+    # ------------------------------------------------------------------ parts
+
+    def _agree(self, configuration: Configuration, schedule: Schedule) -> set[int]:
+        """Compare with the other ranks; the stages whose B is the whole backward."""
+        own = fingerprint(configuration.program, name=schedule.name)
+        fused = [stage for stage, runner in self._runners.items() if runner.is_fused]
+        everyone = agree(self._watch, self._agreements, {**own, OF_THIS_RANK: fused})
+        self._agreements += 1
+        configuration.agreed = True
+        return {stage for theirs in everyone for stage in theirs[OF_THIS_RANK]}
+
+    def _connect(self, store: dist.Store, size: int, timeout: float) -> Transport:
+        store = dist.PrefixStore("transport", store)
+        directions = self._training.program.messages
+        if self._device.type == "cuda" and "nccl" in str(dist.get_backend(self._group)):
+            return NcclTransport(
+                store, self._rank, directions, timeout=timeout, device=self._device
+            )
+        return GlooTransport(store, self._rank, size, timeout=timeout, device=self._device)
+
+    def _fail(self, error: BaseException) -> None:
+        """Stop the other ranks, and this executor for good."""
+        notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
+        reason = f"rank {self._rank}: {type(error).__name__}: {error}{notes}"
+        # Each rank finds by itself that the ranks do not agree.
+        self._watch.fail(reason, tell=not isinstance(error, MismatchError))
+        for runner in self._runners.values():
+            runner.clear()
+
+    def _reset_counts(self) -> None:
+        if self._transport is not None:
+            self._transport.reset_count()
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
+
+    def _memory_of(self, run: Run, configuration: Configuration) -> MemoryStats:
+        program, transport = configuration.program, self._transport
+        planned = program.held_microbatches()
+        counted = self._count_activations
+        on_gpu = self._device.type == "cuda"
+        return MemoryStats(
+            activation_bytes=run.activation_bytes if counted else None,
+            activation_bytes_left=run.activation_bytes_now() if counted else None,
+            boundary_messages=transport.most if transport else 0,
+            boundary_bytes=transport.most_bytes if transport else 0,
+            boundary_messages_left=transport.alive if transport else 0,
+            planned_boundary_messages=program.boundary_messages(self._rank),
+            held_microbatches=run.held_microbatches,
+            planned_microbatches={stage: planned[stage] for stage in self._runners},
+            allocated_bytes=torch.cuda.max_memory_allocated(self._device) if on_gpu else None,
+        )
+
+
+def _place(group: dist.ProcessGroup | None) -> tuple[int, int, dist.Store]:
+    """Rank, number of ranks, and a store that they share."""
+    if group is None:
+        if not dist.is_initialized():
+            return 0, 1, dist.HashStore()
+        group = dist.group.WORLD
+    if group is None or dist.get_rank(group) < 0:
+        raise ExecutorError("this process does not belong to the group")
+    return dist.get_rank(group), dist.get_world_size(group), group.get_group_store()
+
+
+def _device_of(
+    stages: Stages, device: torch.device | str | None
+) -> torch.device:
+    if device is not None:
+        return torch.device(device)
+    modules = stages.values() if isinstance(stages, Mapping) else stages
+    devices = (p.device for module in modules for p in module.parameters())
+    return next(devices, torch.device("cpu"))
+
+
+def _leave(watch: Watch, runners: dict[int, StageRunner], transports: list[Transport]) -> None:
+    """Give the modules their forwards back, and the connections once nobody needs them."""
+    for runner in runners.values():
+        runner.restore()
+    watch.close()
+    transports.clear()
+
+
+def _joined(run: Run) -> Any:
+    if not run.outputs:
+        return None
+    return joined([run.outputs[microbatch] for microbatch in sorted(run.outputs)])
