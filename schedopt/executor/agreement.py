@@ -6,16 +6,17 @@ import hashlib
 import json
 from collections.abc import Mapping
 from importlib.metadata import version
+from typing import Any
 
 from schedopt.executor.errors import MismatchError
 from schedopt.executor.failure import Watch
 from schedopt.executor.program import Program
 
-Fingerprint = Mapping[str, object]
+Fingerprint = Mapping[str, Any]
 """Field -> value; values are plain data."""
 
 
-def fingerprint(program: Program, *, name: str) -> dict[str, object]:
+def fingerprint(program: Program, *, name: str) -> dict[str, Any]:
     """What has to be equal on all ranks.
 
     Parameters
@@ -39,7 +40,7 @@ def fingerprint(program: Program, *, name: str) -> dict[str, object]:
     }
 
 
-def agree(watch: Watch, number: int, own: Fingerprint) -> list[dict[str, object]]:
+def agree(watch: Watch, number: int, own: Fingerprint) -> list[dict[str, Any]]:
     """Compare fingerprints; the fields under "of this rank" may differ, and are returned.
 
     Parameters
@@ -64,7 +65,7 @@ def agree(watch: Watch, number: int, own: Fingerprint) -> list[dict[str, object]
         If a rank does not take part within the timeout.
     """
     watch.tell(f"agreement/{number}/{watch.rank}", json.dumps(own))
-    everyone: list[dict[str, object]] = []
+    everyone: list[dict[str, Any]] = []
     for peer in range(watch.size):
         text = watch.hear(
             f"agreement/{number}/{peer}",

@@ -37,9 +37,7 @@ class Batch:
             yield from _tensors(value)
 
 
-def cut(
-    args: Sequence[Any], kwargs: Mapping[str, Any], target: Any, microbatches: int
-) -> Batch:
+def cut(args: Sequence[Any], kwargs: Mapping[str, Any], target: Any, microbatches: int) -> Batch:
     """Cut every tensor into microbatches; what is no tensor goes to each of them.
 
     Tensors are looked for in tuples, lists and dicts as well. The first microbatches are one

@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-import torch.distributed as dist
-
+from schedopt.executor.distributed import Store
 from schedopt.executor.errors import MismatchError, PeerError
 
 LOOK_EVERY = 0.25
@@ -48,12 +47,12 @@ class Watch:
 
     def __init__(
         self,
-        store: dist.Store,
+        store: Store,
         rank: int,
         size: int,
         *,
         timeout: float,
-        abort: Callable[[], None],
+        abort: Callable[[], object],
     ) -> None:
         self.rank, self.size, self.timeout = rank, size, timeout
         self._store = store
@@ -90,6 +89,8 @@ class Watch:
 
         Parameters
         ----------
+        reason
+            What went wrong, and on which rank.
         tell
             False to stop this rank alone.
         """
@@ -145,13 +146,14 @@ class Watch:
         try:
             while not self._store.check([key]):
                 if self.reason or time.monotonic() > end:
-                    raise self.lost(TimeoutError(key))
+                    break
                 time.sleep(_POLL)
-            return self._store.get(key).decode()
-        except dist.DistError as error:
+            else:
+                self.goes_on()
+                return str(self._store.get(key).decode())
+        except RuntimeError as error:
             raise self.lost(error) from error
-        finally:
-            self.goes_on()
+        raise self.lost(TimeoutError(key))
 
     def forget(self, key: str) -> None:
         """Remove a value that nobody needs any more."""

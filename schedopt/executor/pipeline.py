@@ -11,20 +11,19 @@ import torch.distributed as dist
 
 from schedopt.executor.agreement import OF_THIS_RANK, agree, fingerprint
 from schedopt.executor.batch import Batch, cut, joined
+from schedopt.executor.distributed import PrefixStore, Store, place_in
 from schedopt.executor.errors import ExecutorError, MismatchError
 from schedopt.executor.failure import Watch
 from schedopt.executor.held import HeldStorages, MemoryStats
+from schedopt.executor.loss import LossFunction, MicrobatchLoss, Reduction
 from schedopt.executor.prediction import with_fused_stages
 from schedopt.executor.program import forward_program, training_program
 from schedopt.executor.ranks import Stages, require_ranks, stages_of
-from schedopt.executor.run import Configuration, LossOf, Run
-from schedopt.executor.stage import StageRunner, tensors_of
+from schedopt.executor.run import Configuration, Run
+from schedopt.executor.stage import StageRunner
 from schedopt.executor.trace import Recorder, Trace
 from schedopt.executor.transport import GlooTransport, NcclTransport, Transport
 from schedopt.schedule import Schedule
-
-LossFunction = Callable[[Any, Any], torch.Tensor]
-"""What the last stage returns, and the target of a microbatch -> the loss."""
 
 
 class PipelineExecutor:
@@ -84,7 +83,7 @@ class PipelineExecutor:
         *,
         loss_fn: LossFunction | None = None,
         group: dist.ProcessGroup | None = None,
-        loss_reduction: str = "mean",
+        loss_reduction: Reduction = "mean",
         scale_loss: Callable[[torch.Tensor], torch.Tensor] | None = None,
         timeout: float = 60.0,
         count_activations: bool = False,
@@ -93,14 +92,14 @@ class PipelineExecutor:
         if loss_reduction not in ("mean", "sum"):
             raise ValueError(f'loss_reduction = {loss_reduction!r}: must be "mean" or "sum"')
         self._loss_fn = loss_fn
-        self._is_mean = loss_reduction == "mean"
+        self._loss_reduction = loss_reduction
         self._scale_loss = scale_loss
         self._group = group
         self._count_activations = count_activations
         problem = schedule.problem
-        self._rank, size, shared = _place(group)
+        self._rank, size, shared = place_in(group)
         self._device = _device_of(stages, device)
-        store = dist.PrefixStore(f"executor/{shared.add(f'executors/{self._rank}', 1)}", shared)
+        store = PrefixStore(f"executor/{shared.add(f'executors/{self._rank}', 1)}", shared)
         # Not the executor itself: nothing that outlives it may keep it alive.
         transports: list[Transport] = []
         self._watch = Watch(
@@ -193,10 +192,12 @@ class PipelineExecutor:
         microbatches: int | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Forward only; the same arguments as `step`.
+        """Forward only, with the arguments of `step`.
 
         Parameters
         ----------
+        args, target, losses, kwargs
+            As in `step`; there are losses if there is a target, or a list for them.
         microbatches
             Their number, on all ranks alike; that of the schedule by default.
 
@@ -223,7 +224,6 @@ class PipelineExecutor:
         if self._watch.reason:
             raise ExecutorError(f"this executor has failed: {self._watch.reason}")
         is_last = len(configuration.program.device_of) - 1 in self._runners
-        found: dict[int, torch.Tensor] = {}
         try:
             self._watch.begin(configuration.key)
             if not configuration.agreed:
@@ -236,7 +236,7 @@ class PipelineExecutor:
             )
             loss_of = None
             if is_last and not (configuration.program.forward_only and target is losses is None):
-                loss_of = self._loss_of(batch, found)
+                loss_of = self._loss_of(batch)
             held = HeldStorages([*self.parameters(), *batch.tensors()])
             self._recorder = Recorder(self._device)
             self._reset_counts()
@@ -257,32 +257,16 @@ class PipelineExecutor:
             self._fail(error)
             raise
         if losses is not None:
-            losses[:] = [found[microbatch] for microbatch in sorted(found)]
+            losses[:] = loss_of.in_order() if loss_of else []
         self._stats = self._memory_of(run, configuration)
         return run
 
-    def _loss_of(self, batch: Batch, found: dict[int, torch.Tensor]) -> LossOf:
-        """The loss of a microbatch, as its backward needs it; `found` gets it as it is."""
+    def _loss_of(self, batch: Batch) -> MicrobatchLoss:
         if self._loss_fn is None:
             raise ExecutorError("the rank of the last stage needs a loss_fn, none was given")
-        loss_fn, lengths = self._loss_fn, set[int]()
-
-        def loss_of(returned: Any, microbatch: int) -> torch.Tensor:
-            loss = loss_fn(returned, batch.targets[microbatch])
-            found[microbatch] = loss.detach()
-            if self._is_mean:
-                if batch.length is None:
-                    lengths.add(len(tensors_of(returned, -1)[0]))
-                    if len(lengths) > 1:
-                        raise ExecutorError(
-                            f"microbatches of different lengths {sorted(lengths)} and no target: "
-                            "their parts of the mean are not known; give a target, or use "
-                            'loss_reduction="sum"'
-                        )
-                loss = loss * batch.shares[microbatch]
-            return loss if self._scale_loss is None else self._scale_loss(loss)
-
-        return loss_of
+        return MicrobatchLoss(
+            self._loss_fn, batch, reduction=self._loss_reduction, scale=self._scale_loss
+        )
 
     # ------------------------------------------------------------------ after a step
 
@@ -359,8 +343,8 @@ class PipelineExecutor:
         configuration.agreed = True
         return {stage for theirs in everyone for stage in theirs[OF_THIS_RANK]}
 
-    def _connect(self, store: dist.Store, size: int, timeout: float) -> Transport:
-        store = dist.PrefixStore("transport", store)
+    def _connect(self, store: Store, size: int, timeout: float) -> Transport:
+        store = PrefixStore("transport", store)
         directions = self._training.program.messages
         if self._device.type == "cuda" and "nccl" in str(dist.get_backend(self._group)):
             return NcclTransport(
@@ -401,20 +385,7 @@ class PipelineExecutor:
         )
 
 
-def _place(group: dist.ProcessGroup | None) -> tuple[int, int, dist.Store]:
-    """Rank, number of ranks, and a store that they share."""
-    if group is None:
-        if not dist.is_initialized():
-            return 0, 1, dist.HashStore()
-        group = dist.group.WORLD
-    if group is None or dist.get_rank(group) < 0:
-        raise ExecutorError("this process does not belong to the group")
-    return dist.get_rank(group), dist.get_world_size(group), group.get_group_store()
-
-
-def _device_of(
-    stages: Stages, device: torch.device | str | None
-) -> torch.device:
+def _device_of(stages: Stages, device: torch.device | str | None) -> torch.device:
     if device is not None:
         return torch.device(device)
     modules = stages.values() if isinstance(stages, Mapping) else stages

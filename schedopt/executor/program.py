@@ -141,12 +141,13 @@ class Program:
         A microbatch counts from the start of its F to the end of the last op of its backward.
         """
         last = {(op.stage, op.microbatch): op for ops in self.ops.values() for op in ops}
-        alive, most = dict.fromkeys(range(len(self.device_of)), 0), {}
+        alive = dict.fromkeys(range(len(self.device_of)), 0)
+        most = dict(alive)
         for ops in self.ops.values():
             for op in ops:
                 if op.kind == "F":
                     alive[op.stage] += 1
-                    most[op.stage] = max(most.get(op.stage, 0), alive[op.stage])
+                    most[op.stage] = max(most[op.stage], alive[op.stage])
                 if last[op.stage, op.microbatch] == op:
                     alive[op.stage] -= 1
         return most
@@ -324,7 +325,9 @@ class _Lowering:
                 self.needs[op] = self._needed_by(op)
                 self.consumer |= dict.fromkeys(self.needs[op], op)
         self.index = {
-            message: index for listed in self.messages.values() for index, message in enumerate(listed)
+            message: index
+            for listed in self.messages.values()
+            for index, message in enumerate(listed)
         }
         self.received_before = self._count_received()
 
@@ -399,7 +402,9 @@ class _Lowering:
             yield from (Action("drain", message, peer) for message in sent)
 
     def _in_order(self, needed: list[Message]) -> list[Message]:
-        return sorted(needed, key=lambda message: (self.device_of[message.source], self.index[message]))
+        return sorted(
+            needed, key=lambda message: (self.device_of[message.source], self.index[message])
+        )
 
     def _count_received(self) -> dict[Message, int]:
         """How many messages the sender of each message had received, in order, when it was made.

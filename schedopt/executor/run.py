@@ -135,7 +135,8 @@ class Run:
             "release": self._release,
             "drain": self._release if self._configuration.learned else self._drain_later,
         }
-        for self._place, (verb, what, peer) in enumerate(self._program.actions[self._rank]):
+        for place, (verb, what, peer) in enumerate(self._program.actions[self._rank]):
+            self._place = place
             doings[verb](what, peer)
         for _, message, peer in self._undrained:
             self._release(message, peer)  # type: ignore[arg-type]
@@ -280,7 +281,8 @@ class Run:
                 with self._held.counting():
                     outputs = runner.forward(microbatch, inputs, kwargs, loss=loss)
         if is_last:
-            self.outputs[microbatch] = outputs
+            plain = tuple(t.detach() for t in outputs)
+            self.outputs[microbatch] = plain if len(plain) > 1 else plain[0]
         for target in links.targets:
             # Each target has leaves of its own, so that gradients do not mix.
             self._messages[Message(stage, target, microbatch)] = [
@@ -327,7 +329,9 @@ def _with_zeros(
 ) -> Tensors:
     """A gradient that is nothing this time is sent as zeros; anything else that differs is not."""
     filled = [
-        torch.zeros(part.shape, dtype=part.dtype, device=device) if t is None and part is not None else t
+        torch.zeros(part.shape, dtype=part.dtype, device=device)
+        if t is None and part is not None
+        else t
         for t, part in zip(tensors, agreed, strict=False)
     ]
     require(message, layout_of(filled if message.is_gradient else tensors), agreed)

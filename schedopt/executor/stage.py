@@ -105,6 +105,8 @@ class StageRunner:
 
         Parameters
         ----------
+        microbatch
+            Its number.
         inputs
             Leaves that require a gradient get it in B.
         kwargs
@@ -137,6 +139,8 @@ class StageRunner:
 
         Parameters
         ----------
+        microbatch
+            Its number.
         gradients
             One for each output, None where there is none; nothing on the last stage.
         """
@@ -151,9 +155,7 @@ class StageRunner:
             # What a checkpoint computes again belongs to this microbatch as well.
             with self._recording(microbatch):
                 torch.autograd.backward([edge for edge, _ in roots], [g for _, g in roots])
-        return tuple(
-            t.grad if isinstance(t, torch.Tensor) and t.is_leaf else None for t in inputs
-        )
+        return tuple(t.grad if isinstance(t, torch.Tensor) and t.is_leaf else None for t in inputs)
 
     def weight(self, microbatch: int) -> None:
         """W: the deferred gradients of the weights."""

@@ -64,13 +64,13 @@ class Recorder:
         self._mark: Callable[[], Any] = time.perf_counter
         if device.type == "cuda":
             self._mark = self._event
-        self._first = self._mark()
+        self._first: Any = self._mark()
         self._ops: list[tuple[Op, Any, Any]] = []
         self._messages: list[tuple[Message, bool, Any, Any]] = []
         self._last: Any = self._first
 
     def _event(self) -> torch.cuda.Event:
-        event = torch.cuda.Event(enable_timing=True)
+        event: torch.cuda.Event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
         return event
 

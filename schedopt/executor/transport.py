@@ -12,8 +12,8 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 
+from schedopt.executor.distributed import PrefixStore, Store, gloo, nccl
 from schedopt.executor.layouts import Layout, TensorLayout
 from schedopt.executor.program import Direction, Message
 
@@ -63,7 +63,11 @@ class Transport(ABC):
         return [None if buffer is None else self._arrived(buffer) for buffer in flying.buffers]
 
     def send(
-        self, message: Message, peer: int, tag: int, tensors: Sequence[torch.Tensor | None],
+        self,
+        message: Message,
+        peer: int,
+        tag: int,
+        tensors: Sequence[torch.Tensor | None],
         layout: Layout,
     ) -> None:
         """Send a message without waiting for it; the tensors are not to be changed any more."""
@@ -134,14 +138,14 @@ class GlooTransport(Transport):
     """
 
     def __init__(
-        self, store: dist.Store, rank: int, size: int, *, timeout: float, device: torch.device
+        self, store: Store, rank: int, size: int, *, timeout: float, device: torch.device
     ) -> None:
         super().__init__()
         self._timeout = timedelta(seconds=timeout)
         self._device = device
         self._staged = device.type != "cpu"
         self._neighbour = (rank + 1) % size
-        self._backend = dist.ProcessGroupGloo(store, rank, size, self._timeout)
+        self._backend = gloo(store, rank, size, timeout=self._timeout)
 
     def abort(self) -> None:
         # A wait that ends by its timeout makes gloo close all connections of the rank: the one
@@ -193,7 +197,7 @@ class NcclTransport(Transport):
 
     def __init__(
         self,
-        store: dist.Store,
+        store: Store,
         rank: int,
         directions: Iterable[Direction],
         *,
@@ -202,19 +206,17 @@ class NcclTransport(Transport):
     ) -> None:
         super().__init__()
         self._device = device
-        self._to: dict[int, dist.ProcessGroupNCCL] = {}
-        self._from: dict[int, dist.ProcessGroupNCCL] = {}
+        self._to: dict[int, Any] = {}
+        self._from: dict[int, Any] = {}
         probe = torch.zeros(1, device=device)
         # In one order on all ranks, and used at once: a communicator comes to be in its first
         # transfer, which waits for the other rank.
         for source, target in sorted(directions):
             if rank not in (source, target):
                 continue
-            options = dist.ProcessGroupNCCL.Options()
-            options._timeout = timedelta(seconds=timeout)
-            pair = dist.PrefixStore(f"{source}>{target}", store)
+            pair = PrefixStore(f"{source}>{target}", store)
             place = 0 if rank == source else 1
-            backend = dist.ProcessGroupNCCL(pair, place, 2, options)
+            backend = nccl(pair, place, 2, timeout=timedelta(seconds=timeout))
             if rank == source:
                 self._to[target] = backend
                 backend.send([probe], 1, 0).wait()

@@ -1,0 +1,53 @@
+"""What is used of torch.distributed and has no types there, in one place."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed import (  # type: ignore[attr-defined]
+    HashStore,
+    PrefixStore,
+    Store,
+    TCPStore,
+)
+
+from schedopt.executor.errors import ExecutorError
+
+__all__ = ["HashStore", "PrefixStore", "Store", "TCPStore", "gloo", "nccl", "place_in"]
+
+
+def place_in(group: dist.ProcessGroup | None) -> tuple[int, int, Store]:
+    """Rank and number of ranks in a group, and a store that the ranks share.
+
+    Without a group all ranks of the job count; without a job there is one.
+
+    Raises
+    ------
+    ExecutorError
+        If this process does not belong to the group.
+    """
+    if group is None:
+        if not dist.is_initialized():
+            return 0, 1, HashStore()
+        group = dist.group.WORLD
+    if group is None or dist.get_rank(group) < 0:
+        raise ExecutorError("this process does not belong to the group")
+    return dist.get_rank(group), dist.get_world_size(group), group.get_group_store()
+
+
+def gloo(store: Store, rank: int, size: int, *, timeout: timedelta) -> Any:
+    """Connections over gloo between ranks that share a store.
+
+    Made from the store and not by `new_group`, in which every rank of the job has to take part,
+    also those of other pipelines.
+    """
+    return dist.ProcessGroupGloo(store, rank, size, timeout)
+
+
+def nccl(store: Store, rank: int, size: int, *, timeout: timedelta) -> Any:
+    """Connections over NCCL between ranks that share a store."""
+    options = dist.ProcessGroupNCCL.Options()
+    options._timeout = timeout
+    return dist.ProcessGroupNCCL(store, rank, size, options)
