@@ -43,6 +43,8 @@ class Watch:
         Seconds that a rank may wait for one thing.
     abort
         Cuts the connections of this rank, so that all waits end with an error.
+    member
+        What messages call one of them: "rank", or "replica".
     """
 
     def __init__(
@@ -53,7 +55,9 @@ class Watch:
         *,
         timeout: float,
         abort: Callable[[], object],
+        member: str = "rank",
     ) -> None:
+        self.member = member
         self.rank, self.size, self.timeout = rank, size, timeout
         self._store = store
         self._abort = abort
@@ -106,12 +110,12 @@ class Watch:
         what, peer, since = self._waiting or (lambda: "working", self.rank, time.monotonic())
         waited = time.monotonic() - since
         if waited >= self.timeout and not self.reason:
-            guess = f"rank {peer} did not answer within {self.timeout:g} s"
+            guess = f"{self.member} {peer} did not answer within {self.timeout:g} s"
         else:
-            guess = f"the connection to rank {peer} was lost"
+            guess = f"the connection to {self.member} {peer} was lost"
             self._wait_for_reason()
         if not self.reason:
-            self.fail(f"rank {self.rank} stopped while {what()}: {guess}")
+            self.fail(f"{self.member} {self.rank} stopped while {what()}: {guess}")
         if self._mismatch:
             return MismatchError([self.reason])
         failed = PeerError(what(), self.reason)
@@ -203,7 +207,8 @@ class Watch:
         theirs = self._store.get(key).decode()
         if theirs != self._call and theirs.split()[0] == self._call.split()[0]:
             self._mismatch = True
-            self.fail(f"rank {self.rank} runs call {self._call}, rank {peer} call {theirs}")
+            one, two = f"{self.member} {self.rank}", f"{self.member} {peer}"
+            self.fail(f"{one} runs call {self._call}, {two} call {theirs}")
 
     def _wait_for_reason(self) -> None:
         end = time.monotonic() + GRACE

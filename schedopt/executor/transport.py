@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -148,13 +149,7 @@ class GlooTransport(Transport):
         self._backend = gloo(store, rank, size, timeout=self._timeout)
 
     def abort(self) -> None:
-        # A wait that ends by its timeout makes gloo close all connections of the rank: the one
-        # way to end the waits of another thread, and those of the other ranks.
-        work = self._backend.recv([torch.empty(1)], self._neighbour, _UNUSED_TAG)
-        try:
-            work.wait(timedelta(milliseconds=1))
-        except RuntimeError:
-            return
+        cut_connections(self._backend, self._neighbour)
 
     def _room(self, part: TensorLayout) -> torch.Tensor:
         return torch.empty(part.shape, dtype=part.dtype, pin_memory=self._staged)
@@ -178,6 +173,14 @@ class GlooTransport(Transport):
 
     def _finish(self, work: Any) -> None:
         work.wait(self._timeout)
+
+
+def cut_connections(backend: Any, neighbour: int) -> None:
+    """End all waits of a gloo backend, also those of other threads and of the other ranks."""
+    # A wait that ends by its timeout makes gloo close all connections of the rank.
+    work = backend.recv([torch.empty(1)], neighbour, _UNUSED_TAG)
+    with suppress(RuntimeError):
+        work.wait(timedelta(milliseconds=1))
 
 
 class NcclTransport(Transport):
