@@ -23,11 +23,12 @@ LOOK_EVERY = 0.25
 PATIENCE = 0.5
 """Seconds that a rank waits before it asks why."""
 
-GRACE = 2.0
+GRACE = 1.0
 """Seconds in which the rank that failed first can say why, before another one guesses."""
 
 _POLL = 0.002
 _FAILURE = "failure"
+_MISMATCH = "different calls: "
 
 
 class Watch:
@@ -62,7 +63,6 @@ class Watch:
         self._waiting: tuple[Callable[[], str], int, float] | None = None
         self.reason = ""
         """Why this executor has failed; "" as long as it has not."""
-        self._mismatch = False
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._look, name="schedopt watch", daemon=True)
         if size > 1:
@@ -112,8 +112,8 @@ class Watch:
             self._wait_for_reason()
         if not self.reason:
             self.fail(f"rank {self.rank} stopped while {what()}: {guess}")
-        if self._mismatch:
-            return MismatchError([self.reason])
+        if self.reason.startswith(_MISMATCH):
+            return MismatchError([self.reason.removeprefix(_MISMATCH)])
         failed = PeerError(what(), self.reason)
         failed.__cause__ = error
         return failed
@@ -202,8 +202,8 @@ class Watch:
             return
         theirs = self._store.get(key).decode()
         if theirs != self._call and theirs.split()[0] == self._call.split()[0]:
-            self._mismatch = True
-            self.fail(f"rank {self.rank} runs call {self._call}, rank {peer} call {theirs}")
+            both = f"call {self._call} on rank {self.rank}, call {theirs} on rank {peer}"
+            self.fail(_MISMATCH + both)
 
     def _wait_for_reason(self) -> None:
         end = time.monotonic() + GRACE

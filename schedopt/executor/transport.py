@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -150,11 +151,9 @@ class GlooTransport(Transport):
     def abort(self) -> None:
         # A wait that ends by its timeout makes gloo close all connections of the rank: the one
         # way to end the waits of another thread, and those of the other ranks.
-        work = self._backend.recv([torch.empty(1)], self._neighbour, _UNUSED_TAG)
-        try:
+        with suppress(RuntimeError):  # the timeout, or connections that are closed already
+            work = self._backend.recv([torch.empty(1)], self._neighbour, _UNUSED_TAG)
             work.wait(timedelta(milliseconds=1))
-        except RuntimeError:
-            return
 
     def _room(self, part: TensorLayout) -> torch.Tensor:
         return torch.empty(part.shape, dtype=part.dtype, pin_memory=self._staged)
