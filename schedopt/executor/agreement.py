@@ -30,13 +30,13 @@ def fingerprint(program: Program, *, name: str) -> dict[str, Any]:
     order = hashlib.sha256("\n".join(orders).encode()).hexdigest()[:16]
     return {
         "schedule": name or "without a name",
-        "order of the ops": order,
         "p": len(program.ops),
         "m": program.microbatches,
         "placement": list(program.device_of),
         "kind of step": "forward only" if program.forward_only else "training",
         "links of stages": [list(links.targets) for links in program.links],
         "schedopt": version("schedopt"),
+        "order of the ops": order,
     }
 
 

@@ -21,7 +21,7 @@ class MismatchError(ExecutorError):
     def __init__(self, differences: Sequence[str]) -> None:
         self.differences = tuple(differences)
         lines = "".join(f"\n  {difference}" for difference in self.differences)
-        super().__init__(f"the ranks do not agree, nothing was transferred:{lines}")
+        super().__init__(f"the ranks do not agree:{lines}")
 
 
 class LayoutError(ExecutorError):

@@ -23,11 +23,12 @@ LOOK_EVERY = 0.25
 PATIENCE = 0.5
 """Seconds that a rank waits before it asks why."""
 
-GRACE = 2.0
+GRACE = 1.0
 """Seconds in which the rank that failed first can say why, before another one guesses."""
 
 _POLL = 0.002
 _FAILURE = "failure"
+_MISMATCH = "different calls: "
 
 
 class Watch:
@@ -66,7 +67,6 @@ class Watch:
         self._waiting: tuple[Callable[[], str], int, float] | None = None
         self.reason = ""
         """Why this executor has failed; "" as long as it has not."""
-        self._mismatch = False
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._look, name="schedopt watch", daemon=True)
         if size > 1:
@@ -116,8 +116,8 @@ class Watch:
             self._wait_for_reason()
         if not self.reason:
             self.fail(f"{self.member} {self.rank} stopped while {what()}: {guess}")
-        if self._mismatch:
-            return MismatchError([self.reason])
+        if self.reason.startswith(_MISMATCH):
+            return MismatchError([self.reason.removeprefix(_MISMATCH)])
         failed = PeerError(what(), self.reason)
         failed.__cause__ = error
         return failed
@@ -206,9 +206,8 @@ class Watch:
             return
         theirs = self._store.get(key).decode()
         if theirs != self._call and theirs.split()[0] == self._call.split()[0]:
-            self._mismatch = True
             one, two = f"{self.member} {self.rank}", f"{self.member} {peer}"
-            self.fail(f"{one} runs call {self._call}, {two} call {theirs}")
+            self.fail(_MISMATCH + f"call {self._call} on {one}, call {theirs} on {two}")
 
     def _wait_for_reason(self) -> None:
         end = time.monotonic() + GRACE

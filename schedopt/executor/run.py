@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -151,9 +152,10 @@ class Run:
     # ------------------------------------------------------------------ messages
 
     def _post(self, message: Message, peer: int) -> None:
-        layout = self._layouts[message]
+        layout, tag = self._layouts[message], self._configuration.position[message]
         if self._transport is not None and any(layout):
-            self._transport.post(message, peer, self._configuration.position[message], layout)
+            with self._watching("making room", message, peer):
+                self._transport.post(message, peer, tag, layout)
 
     def _post_later(self, message: Message, peer: int) -> None:
         """Before the layouts are known a message is posted when it is waited for."""
@@ -168,12 +170,8 @@ class Run:
             tensors = [None] * len(self._layouts[message.answered])
             layout = tuple(tensors)  # type: ignore[arg-type]
         if self._transport is not None and any(layout):
-            self._watch.waits(self._waiting_text, peer)
-            try:
+            with self._watching("waiting", message, peer):
                 tensors = self._transport.wait(message)
-            except RuntimeError as error:
-                raise self._watch.lost(error) from error
-            self._watch.goes_on()
         self._messages[message] = [
             t if t is None or part is None else t.requires_grad_(part.requires_grad)
             for t, part in zip(tensors, layout, strict=True)
@@ -193,19 +191,16 @@ class Run:
             tensors = _with_zeros(message, tensors, self._layouts[message], self._device)
         layout = self._layouts[message]
         if self._transport is not None and any(layout):
-            position = self._configuration.position[message]
-            self._transport.send(message, peer, position, tensors, layout)
+            with self._watching("sending", message, peer):
+                tag = self._configuration.position[message]
+                self._transport.send(message, peer, tag, tensors, layout)
             self._recorder.sent(message)
 
     def _release(self, message: Message, peer: int) -> None:
         if self._transport is None or not any(self._layouts[message]):
             return
-        self._watch.waits(lambda: f"waiting until rank {peer} has received the {message}", peer)
-        try:
+        with self._watching("waiting for the end of sending", message, peer):
             self._transport.release(message)
-        except RuntimeError as error:
-            raise self._watch.lost(error) from error
-        self._watch.goes_on()
 
     def _drain_later(self, message: Message, peer: int) -> None:
         """Nobody posts ahead before the layouts are known, so waiting for it could last forever."""
@@ -220,7 +215,9 @@ class Run:
                 self._layouts[following] = ()
                 continue
             key = self._key(following)
-            self._layouts[following] = from_text(self._watch.hear(key, self._waiting_text, peer))
+            self._layouts[following] = from_text(
+                self._watch.hear(key, lambda: self._text("waiting", message, peer), peer)
+            )
             self._watch.forget(key)
             self._post(following, peer)
 
@@ -232,11 +229,22 @@ class Run:
     def _key(self, message: Message) -> str:
         return f"layout/{self._configuration.key}/" + "/".join(map(str, message))
 
-    def _waiting_text(self) -> str:
+    @contextmanager
+    def _watching(self, doing: str, message: Message, peer: int) -> Iterator[None]:
+        """Whatever breaks a transfer is raised as what this rank was doing, and why it broke."""
+        self._watch.waits(lambda: self._text(doing, message, peer), peer)
+        try:
+            yield
+        except RuntimeError as error:
+            raise self._watch.lost(error) from error
+        self._watch.goes_on()
+
+    def _text(self, doing: str, message: Message, peer: int) -> str:
+        way = "to" if self._program.device_of[message.source] == self._rank else "from"
         actions = self._program.actions[self._rank]
-        _, message, peer = actions[self._place]
-        needed_by = next(a.what for a in actions[self._place :] if a.verb == "run")
-        return f"waiting before op {needed_by} for the {message}, from rank {peer}"
+        ops = [action.what for action in actions[self._place :] if action.verb == "run"]
+        place = f"before op {ops[0]}" if ops else "after the last op"
+        return f"{doing} {place}: {message}, {way} rank {peer}"
 
     # ------------------------------------------------------------------ ops
 

@@ -178,8 +178,8 @@ class GlooTransport(Transport):
 def cut_connections(backend: Any, neighbour: int) -> None:
     """End all waits of a gloo backend, also those of other threads and of the other ranks."""
     # A wait that ends by its timeout makes gloo close all connections of the rank.
-    work = backend.recv([torch.empty(1)], neighbour, _UNUSED_TAG)
-    with suppress(RuntimeError):
+    with suppress(RuntimeError):  # the timeout, or connections that are closed already
+        work = backend.recv([torch.empty(1)], neighbour, _UNUSED_TAG)
         work.wait(timedelta(milliseconds=1))
 
 
