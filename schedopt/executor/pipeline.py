@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from schedopt.executor.agreement import OF_THIS_RANK, agree, fingerprint
 from schedopt.executor.batch import Batch, cut, joined
+from schedopt.executor.clipping import clip, spread_overflow
 from schedopt.executor.distributed import Group, PrefixStore, Store, own_store, process_group
 from schedopt.executor.errors import ExecutorError, MismatchError
 from schedopt.executor.exchange import GradientExchange
@@ -345,27 +346,27 @@ class PipelineExecutor:
 
         Returns
         -------
-        The norm over all stages before that, in float32 or wider.
+        The norm over all stages before that, in float64.
         """
-        gradients = [p.grad for p in self.parameters() if p.grad is not None]
-        wide = torch.float64 if any(g.dtype == torch.float64 for g in gradients) else torch.float32
-        is_max = norm_type == float("inf")
         elsewhere = self._exchange.counted_elsewhere()
-        counted = [p.grad for p in self.parameters() if p not in elsewhere and p.grad is not None]
-        norms = [torch.linalg.vector_norm(g, norm_type, dtype=wide) for g in counted]
-        own = torch.zeros((), dtype=torch.float64, device=self._device)
-        for norm in norms:
-            own = torch.maximum(own, norm.double()) if is_max else own + norm.double() ** norm_type
-        if self._transport is not None:
-            total = own.cpu() if isinstance(self._transport, GlooTransport) else own
-            operation = dist.ReduceOp.MAX if is_max else dist.ReduceOp.SUM
-            dist.all_reduce(total, operation, group=self._group)
-            own = total.to(self._device)
-        norm = own if is_max else own ** (1 / norm_type)
-        factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
-        for gradient in gradients:
-            gradient.mul_(factor.to(gradient.device, gradient.dtype))
-        return norm.to(wide)
+        return clip(list(self.parameters()), elsewhere, max_norm, norm_type, self._over_ranks)
+
+    def spread_overflow(self) -> None:
+        """If a gradient of any rank is not finite, make one of each rank so.
+
+        Then the `torch.amp.GradScaler` of every rank skips the step, or none does. To be called
+        on every rank after the step, before the scaler unscales.
+        """
+        spread_overflow(list(self.parameters()), self._device, self._over_ranks)
+
+    def _over_ranks(self, value: torch.Tensor, *, is_max: bool) -> torch.Tensor:
+        """Sum or maximum of a number over the ranks of the pipeline."""
+        if self._transport is None:
+            return value
+        total = value if self._over_nccl else value.cpu()
+        operation = dist.ReduceOp.MAX if is_max else dist.ReduceOp.SUM
+        dist.all_reduce(total, operation, group=self._group)
+        return total.to(self._device)
 
     def forget_layouts(self) -> None:
         """Let boundary tensors have other shapes in the next step; on all ranks alike."""
