@@ -145,4 +145,11 @@ def other_shapes(schedule: Schedule) -> list[tuple[str, str, float]]:
     return results
 
 
-__all__ = ["construct", "different_calls", "other_shapes", "step_with_a_failure", "threads", "torch"]
+__all__ = [
+    "construct",
+    "different_calls",
+    "other_shapes",
+    "step_with_a_failure",
+    "threads",
+    "torch",
+]
