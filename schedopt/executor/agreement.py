@@ -40,7 +40,7 @@ def fingerprint(program: Program, *, name: str) -> dict[str, Any]:
     }
 
 
-def agree(watch: Watch, number: int, own: Fingerprint) -> list[dict[str, Any]]:
+def agree(watch: Watch, number: int | str, own: Fingerprint) -> list[dict[str, Any]]:
     """Compare fingerprints; the fields under "of this rank" may differ, and are returned.
 
     Parameters
@@ -48,7 +48,7 @@ def agree(watch: Watch, number: int, own: Fingerprint) -> list[dict[str, Any]]:
     watch
         Joins the ranks.
     number
-        Of this agreement, counted from 0 on each rank alike.
+        Of this agreement, counted from 0 on each rank alike; or its name.
     own
         Fingerprint of this rank.
 
@@ -69,7 +69,7 @@ def agree(watch: Watch, number: int, own: Fingerprint) -> list[dict[str, Any]]:
     for peer in range(watch.size):
         text = watch.hear(
             f"agreement/{number}/{peer}",
-            lambda peer=peer: f"waiting for rank {peer} to say what it runs",  # type: ignore[misc]
+            lambda peer=peer: f"waiting for {watch.member} {peer} to say what it runs",  # type: ignore[misc]
             peer,
         )
         everyone.append(json.loads(text))
@@ -78,7 +78,8 @@ def agree(watch: Watch, number: int, own: Fingerprint) -> list[dict[str, Any]]:
         values = [theirs.get(field) for theirs in everyone]
         if field != OF_THIS_RANK and any(value != values[0] for value in values):
             other = next(rank for rank, value in enumerate(values) if value != values[0])
-            differences.append(f"{field}: {values[0]} on rank 0, {values[other]} on rank {other}")
+            one, two = f"{watch.member} 0", f"{watch.member} {other}"
+            differences.append(f"{field}: {values[0]} on {one}, {values[other]} on {two}")
     if differences:
         raise MismatchError(differences)
     return everyone

@@ -12,13 +12,18 @@ from torch.distributed import (  # type: ignore[attr-defined]
     Store,
     TCPStore,
 )
+from torch.distributed.device_mesh import DeviceMesh
 
 from schedopt.executor.errors import ExecutorError
 
-__all__ = ["HashStore", "PrefixStore", "Store", "TCPStore", "gloo", "nccl", "place_in"]
+__all__ = ["HashStore", "PrefixStore", "Store", "TCPStore", "gloo", "nccl", "own_store", "place_in"]
 
 
-def place_in(group: dist.ProcessGroup | None) -> tuple[int, int, Store]:
+Group = dist.ProcessGroup | DeviceMesh
+"""Ranks; a mesh has one dimension."""
+
+
+def place_in(group: Group | None) -> tuple[int, int, Store]:
     """Rank and number of ranks in a group, and a store that the ranks share.
 
     Without a group all ranks of the job count; without a job there is one.
@@ -28,6 +33,7 @@ def place_in(group: dist.ProcessGroup | None) -> tuple[int, int, Store]:
     ExecutorError
         If this process does not belong to the group.
     """
+    group = process_group(group)
     if group is None:
         if not dist.is_initialized():
             return 0, 1, HashStore()
@@ -35,6 +41,18 @@ def place_in(group: dist.ProcessGroup | None) -> tuple[int, int, Store]:
     if group is None or dist.get_rank(group) < 0:
         raise ExecutorError("this process does not belong to the group")
     return dist.get_rank(group), dist.get_world_size(group), group.get_group_store()
+
+
+def process_group(group: Group | None) -> dist.ProcessGroup | None:
+    """The group of a mesh."""
+    return group.get_group() if isinstance(group, DeviceMesh) else group
+
+
+def own_store(group: Group | None) -> tuple[int, int, Store]:
+    """Rank and number of ranks in a group, and a store that nothing else of them uses."""
+    rank, size, shared = place_in(group)
+    number = shared.add(f"executors/{rank}", 1)
+    return rank, size, PrefixStore(f"executor/{number}", shared)
 
 
 def gloo(store: Store, rank: int, size: int, *, timeout: timedelta) -> Any:

@@ -44,6 +44,8 @@ class Watch:
         Seconds that a rank may wait for one thing.
     abort
         Cuts the connections of this rank, so that all waits end with an error.
+    member
+        What messages call one of them: "rank", or "replica".
     """
 
     def __init__(
@@ -54,7 +56,9 @@ class Watch:
         *,
         timeout: float,
         abort: Callable[[], object],
+        member: str = "rank",
     ) -> None:
+        self.member = member
         self.rank, self.size, self.timeout = rank, size, timeout
         self._store = store
         self._abort = abort
@@ -106,12 +110,12 @@ class Watch:
         what, peer, since = self._waiting or (lambda: "working", self.rank, time.monotonic())
         waited = time.monotonic() - since
         if waited >= self.timeout and not self.reason:
-            guess = f"rank {peer} did not answer within {self.timeout:g} s"
+            guess = f"{self.member} {peer} did not answer within {self.timeout:g} s"
         else:
-            guess = f"the connection to rank {peer} was lost"
+            guess = f"the connection to {self.member} {peer} was lost"
             self._wait_for_reason()
         if not self.reason:
-            self.fail(f"rank {self.rank} stopped while {what()}: {guess}")
+            self.fail(f"{self.member} {self.rank} stopped while {what()}: {guess}")
         if self.reason.startswith(_MISMATCH):
             return MismatchError([self.reason.removeprefix(_MISMATCH)])
         failed = PeerError(what(), self.reason)
@@ -202,8 +206,8 @@ class Watch:
             return
         theirs = self._store.get(key).decode()
         if theirs != self._call and theirs.split()[0] == self._call.split()[0]:
-            both = f"call {self._call} on rank {self.rank}, call {theirs} on rank {peer}"
-            self.fail(_MISMATCH + both)
+            one, two = f"{self.member} {self.rank}", f"{self.member} {peer}"
+            self.fail(_MISMATCH + f"call {self._call} on {one}, call {theirs} on {two}")
 
     def _wait_for_reason(self) -> None:
         end = time.monotonic() + GRACE

@@ -1,7 +1,8 @@
 """How the layers that can be split compute: output, input gradient, weight gradients.
 
 One rule per kind of layer. The arithmetic is that of the unsplit layer: where torch has one
-kernel for all gradients of a layer, it is called twice and told each time which ones to compute.
+kernel for all gradients of a layer, it is called twice and told each time which ones to compute
+(`torch.ops.aten`, the core operators of torch's documented IR).
 """
 
 from __future__ import annotations
@@ -252,9 +253,12 @@ def _extents(x: Tensor) -> tuple[int, int, int]:
 
 
 class _RMSNorm(LayerRule):
-    """y = x w / sqrt(mean(x^2) + eps), the mean over the last dimensions."""
+    """By autograd: B and W each compute the layer again and derive one side of it.
 
-    holds_weight = False
+    Torch has no public kernel for this backward, and its default of eps differs by version.
+    """
+
+    holds_weight = True
 
     def autocast_dtype(self, device_type: str) -> torch.dtype | None:
         return _norm_dtype(device_type)
@@ -262,31 +266,28 @@ class _RMSNorm(LayerRule):
     def forward(
         self, x: Tensor, weight: Tensor, bias: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        return functional.rms_norm(x, self.module.normalized_shape, weight, self.module.eps), ()
+        return self._output(x, weight), ()
 
     def input_gradient(
         self, gradient: Tensor, x: Tensor, weight: Tensor, saved: Sequence[Tensor]
     ) -> Tensor:
-        wide, scale = self._wide(x)
-        of_normalized = gradient.to(wide.dtype) * weight
-        along = (of_normalized * wide).mean(self._dimensions(), keepdim=True)
-        return (scale * (of_normalized - wide * scale.square() * along)).to(x.dtype)
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            output = self._output(x, weight.detach())
+        return torch.autograd.grad(output, x, gradient)[0]
 
     def weight_gradients(
         self, gradient: Tensor, x: Tensor, weight: Tensor | None, saved: Sequence[Tensor]
     ) -> tuple[Tensor, ...]:
-        wide, scale = self._wide(x)
-        of_each = gradient.to(wide.dtype) * wide * scale
-        return (of_each.reshape(-1, *self.module.normalized_shape).sum(0),)
+        if weight is None:
+            raise TypeError("the derivative needs the weight")
+        with torch.enable_grad():
+            weight = weight.detach().requires_grad_()
+            output = self._output(x.detach(), weight)
+        return torch.autograd.grad(output, weight, gradient)
 
-    def _dimensions(self) -> list[int]:
-        return list(range(-len(self.module.normalized_shape), 0))
-
-    def _wide(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Input in at least float32, and 1 / sqrt(mean(x^2) + eps)."""
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        eps = torch.finfo(x.dtype).eps if self.module.eps is None else self.module.eps
-        return wide, torch.rsqrt(wide.square().mean(self._dimensions(), keepdim=True) + eps)
+    def _output(self, x: Tensor, weight: Tensor) -> Tensor:
+        return functional.rms_norm(x, self.module.normalized_shape, weight, self.module.eps)
 
 
 _RULES: dict[type[nn.Module], type[LayerRule]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,8 +11,9 @@ import torch.distributed as dist
 
 from schedopt.executor.agreement import OF_THIS_RANK, agree, fingerprint
 from schedopt.executor.batch import Batch, cut, joined
-from schedopt.executor.distributed import PrefixStore, Store, place_in
+from schedopt.executor.distributed import Group, PrefixStore, Store, own_store, process_group
 from schedopt.executor.errors import ExecutorError, MismatchError
+from schedopt.executor.exchange import GradientExchange
 from schedopt.executor.failure import Watch
 from schedopt.executor.held import HeldStorages, MemoryStats
 from schedopt.executor.loss import LossFunction, MicrobatchLoss, Reduction
@@ -20,6 +21,7 @@ from schedopt.executor.prediction import with_fused_stages
 from schedopt.executor.program import forward_program, training_program
 from schedopt.executor.ranks import Stages, require_ranks, stages_of
 from schedopt.executor.run import Configuration, Run
+from schedopt.executor.shared import Places
 from schedopt.executor.stage import StageRunner
 from schedopt.executor.trace import Recorder, Trace
 from schedopt.executor.transport import GlooTransport, NcclTransport, Transport
@@ -44,7 +46,16 @@ class PipelineExecutor:
         Of what the last stage returns and the target of a microbatch; a scalar. Needed on the
         rank of the last stage.
     group
-        The ranks of the pipeline, as many as the schedule has devices; all ranks by default.
+        The ranks of the pipeline, as many as the schedule has devices; all ranks by default. As
+        a process group, or as a mesh of one dimension.
+    replicas
+        The ranks that run the same stages on other parts of the batch: their gradients are
+        averaged, so that they are those of the whole batch. When the executor is made, all
+        replicas get the parameters of the first one. As `group`.
+    shared
+        Parameters that stand in several stages, on all ranks alike: for each its places, (stage,
+        name). All copies get the sum of their gradients. When the executor is made, they get the
+        values of the first place.
     loss_reduction
         "mean": the losses of the microbatches are weighed by their part of the batch, so that a
         loss that is a mean over the batch has the same gradients for every number of
@@ -82,7 +93,9 @@ class PipelineExecutor:
         schedule: Schedule,
         *,
         loss_fn: LossFunction | None = None,
-        group: dist.ProcessGroup | None = None,
+        group: Group | None = None,
+        replicas: Group | None = None,
+        shared: Sequence[Places] = (),
         loss_reduction: Reduction = "mean",
         scale_loss: Callable[[torch.Tensor], torch.Tensor] | None = None,
         timeout: float = 60.0,
@@ -94,23 +107,32 @@ class PipelineExecutor:
         self._loss_fn = loss_fn
         self._loss_reduction = loss_reduction
         self._scale_loss = scale_loss
-        self._group = group
+        self._group = process_group(group)
         self._count_activations = count_activations
         problem = schedule.problem
-        self._rank, size, shared = place_in(group)
+        self._rank, size, store = own_store(group)
         self._device = _device_of(stages, device)
-        store = PrefixStore(f"executor/{shared.add(f'executors/{self._rank}', 1)}", shared)
         # Not the executor itself: nothing that outlives it may keep it alive.
-        transports: list[Transport] = []
+        links: list[Transport | GradientExchange] = []
         self._watch = Watch(
             store,
             self._rank,
             size,
             timeout=timeout,
-            abort=lambda: [transport.abort() for transport in transports],
+            abort=lambda: [link.abort() for link in links],
         )
+        self._over_nccl = (
+            self._device.type == "cuda"
+            and dist.is_initialized()
+            and "nccl" in str(dist.get_backend(self._group))
+        )
+        self._exchange = GradientExchange(self._watch, store, replicas, over_nccl=self._over_nccl)
+        links.append(self._exchange)
         self._runners: dict[int, StageRunner] = {}
-        self.close = weakref.finalize(self, _leave, self._watch, self._runners, transports)
+        self.close = weakref.finalize(
+            self, _leave, self._watch, self._runners, links, self._exchange
+        )
+        self._transport: Transport | None = None
         try:
             program = training_program(schedule)
             require_ranks(size, problem.devices)
@@ -123,12 +145,15 @@ class PipelineExecutor:
             fused = self._agree(self._training, schedule)
             self.schedule = with_fused_stages(schedule, fused)
             if size > 1:
-                transports.append(self._connect(store, size, timeout))
+                self._transport = self._connect(store, size, timeout)
+                links.append(self._transport)
+            modules = {stage: runner.module for stage, runner in self._runners.items()}
+            own = fingerprint(program, name=schedule.name)
+            self._exchange.join(modules, shared, program.device_of, own)
         except BaseException as error:
             self._fail(error)
             self.close()
             raise
-        self._transport = transports[0] if transports else None
         self.unsplit = {stage: r.unsplit for stage, r in self._runners.items() if r.unsplit}
         step = self.schedule.resolution
         self._planned = {
@@ -237,6 +262,10 @@ class PipelineExecutor:
             loss_of = None
             if is_last and not (configuration.program.forward_only and target is losses is None):
                 loss_of = self._loss_of(batch)
+            trains = not configuration.program.forward_only
+            if trains:
+                rows = batch.length or configuration.program.microbatches
+                self._exchange.begin(rows if is_last else None, self._device)
             held = HeldStorages([*self.parameters(), *batch.tensors()])
             self._recorder = Recorder(self._device)
             self._reset_counts()
@@ -250,9 +279,13 @@ class PipelineExecutor:
                 loss_of=loss_of,
                 recorder=self._recorder,
                 held=held if self._count_activations else None,
+                stage_is_done=self._exchange.stage_is_done,
                 device=self._device,
             )
             run.execute()
+            if trains:
+                self._exchange.finish()
+                self._recorder.end()
         except BaseException as error:
             self._fail(error)
             raise
@@ -265,8 +298,14 @@ class PipelineExecutor:
         if self._loss_fn is None:
             raise ExecutorError("the rank of the last stage needs a loss_fn, none was given")
         return MicrobatchLoss(
-            self._loss_fn, batch, reduction=self._loss_reduction, scale=self._scale_loss
+            self._loss_fn, batch, reduction=self._loss_reduction, scale=self._scaled
         )
+
+    def _scaled(self, loss: torch.Tensor) -> torch.Tensor:
+        """The part of a loss in the gradients, with what it counts among the replicas."""
+        factor = self._exchange.loss_factor(is_mean=self._loss_reduction == "mean")
+        loss = loss if factor == 1.0 else loss * factor
+        return loss if self._scale_loss is None else self._scale_loss(loss)
 
     # ------------------------------------------------------------------ after a step
 
@@ -302,7 +341,7 @@ class PipelineExecutor:
     def clip_grad_norm(self, max_norm: float, *, norm_type: float = 2.0) -> torch.Tensor:
         """Scale the gradients of all stages so that their norm is at most `max_norm`.
 
-        Every rank calls it, also one without parameters.
+        Every rank calls it, also one without parameters. A shared parameter counts once.
 
         Returns
         -------
@@ -311,7 +350,9 @@ class PipelineExecutor:
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         wide = torch.float64 if any(g.dtype == torch.float64 for g in gradients) else torch.float32
         is_max = norm_type == float("inf")
-        norms = [torch.linalg.vector_norm(g, norm_type, dtype=wide) for g in gradients]
+        elsewhere = self._exchange.counted_elsewhere()
+        counted = [p.grad for p in self.parameters() if p not in elsewhere and p.grad is not None]
+        norms = [torch.linalg.vector_norm(g, norm_type, dtype=wide) for g in counted]
         own = torch.zeros((), dtype=torch.float64, device=self._device)
         for norm in norms:
             own = torch.maximum(own, norm.double()) if is_max else own + norm.double() ** norm_type
@@ -346,7 +387,7 @@ class PipelineExecutor:
     def _connect(self, store: Store, size: int, timeout: float) -> Transport:
         store = PrefixStore("transport", store)
         directions = self._training.program.messages
-        if self._device.type == "cuda" and "nccl" in str(dist.get_backend(self._group)):
+        if self._over_nccl:
             return NcclTransport(
                 store, self._rank, directions, timeout=timeout, device=self._device
             )
@@ -358,6 +399,7 @@ class PipelineExecutor:
         reason = f"rank {self._rank}: {type(error).__name__}: {error}{notes}"
         # Each rank finds by itself that the ranks do not agree.
         self._watch.fail(reason, tell=not isinstance(error, MismatchError))
+        self._exchange.fail(reason)
         for runner in self._runners.values():
             runner.clear()
 
@@ -393,12 +435,18 @@ def _device_of(stages: Stages, device: torch.device | str | None) -> torch.devic
     return next(devices, torch.device("cpu"))
 
 
-def _leave(watch: Watch, runners: dict[int, StageRunner], transports: list[Transport]) -> None:
+def _leave(
+    watch: Watch,
+    runners: dict[int, StageRunner],
+    links: list[Transport | GradientExchange],
+    exchange: GradientExchange,
+) -> None:
     """Give the modules their forwards back, and the connections once nobody needs them."""
     for runner in runners.values():
         runner.restore()
+    exchange.close()
     watch.close()
-    transports.clear()
+    links.clear()
 
 
 def _joined(run: Run) -> Any:

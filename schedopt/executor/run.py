@@ -73,6 +73,8 @@ class Run:
         Takes the times.
     held
         Counts activations; None if they are not counted.
+    stage_is_done
+        Told of each stage whose last backward op has run.
     device
         Of the tensors.
     """
@@ -89,6 +91,7 @@ class Run:
         loss_of: LossOf | None,
         recorder: Recorder,
         held: HeldStorages | None,
+        stage_is_done: Callable[[int], None],
         device: torch.device,
     ) -> None:
         self._rank = rank
@@ -102,6 +105,8 @@ class Run:
         self._loss_of = loss_of
         self._recorder = recorder
         self._held = held
+        self._stage_is_done = stage_is_done
+        self._last_op = {op.stage: op for op in self._program.ops[rank]}
         self._device = device
         self._last_stage = len(self._program.device_of) - 1
         self._messages: dict[Message, Tensors] = {}
@@ -258,6 +263,8 @@ class Run:
             raise
         self._recorder.op(op, start)
         self._count(op.stage)
+        if op == self._last_op[op.stage] and not self._program.forward_only:
+            self._stage_is_done(op.stage)
 
     def _forward(self, runner: StageRunner, op: Op) -> None:
         stage, microbatch = op.stage, op.microbatch

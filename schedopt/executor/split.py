@@ -67,11 +67,12 @@ class DeferredWeights:
     def __init__(self, module: nn.Module) -> None:
         self._module = module
         self._rules: dict[nn.Module, LayerRule] = {}
-        self._queues: Queues = defaultdict(list)
+        self._queues: defaultdict[Hashable, list[_Queued]] = defaultdict(list)
         self._microbatch: Hashable = None
+        self._recomputing = False
         handled, unsplit = [], []
         for name, layer in module.named_modules():
-            if hasattr(layer, "_orig_mod"):  # what torch.compile wraps a module in
+            if _is_compiled(layer):
                 raise SplitError(f"{name or 'the module'} is compiled: {_COMPILED}")
             if next(layer.parameters(recurse=False), None) is None:
                 continue
@@ -131,11 +132,11 @@ class DeferredWeights:
 
     def bytes(self, microbatch: Hashable) -> int:
         """Memory that the queue of a microbatch holds, without parameters."""
-        held = {
-            tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
-            for queued in self._queues.get(microbatch, ())
-            for tensor in queued.tensors()
-        }
+        queue = self._queues.get(microbatch)
+        if not queue:
+            return 0
+        storages = (tensor.untyped_storage() for queued in queue for tensor in queued.tensors())
+        held = {storage.data_ptr(): storage.nbytes() for storage in storages}
         for parameter in self._module.parameters():
             held.pop(parameter.untyped_storage().data_ptr(), None)
         return sum(held.values())
@@ -162,25 +163,43 @@ class DeferredWeights:
         parameters = (weight,) if bias is None else (weight, bias)
         dtype = _autocast_dtype(rule, x.device.type)
         x, weight, bias = (_cast(tensor, dtype) for tensor in (x, weight, bias))
-        queues = None
         if self._microbatch is not None:
-            queues = self._queues
             # Autograd must not see the parameters: it would call their hooks without a gradient.
             weight = weight.detach().requires_grad_()
             bias = None if bias is None else bias.detach()
-        return _split_layer(_Call(rule, parameters, queues, self._microbatch), x, weight, bias)
+        if self._recomputing:
+            _save(rule, x, weight)
+        call = _Call(rule, parameters, self._microbatch, self._recomputing)
+        return _split_layer(self, call, x, weight, bias)
+
+    def _saved(self, node: Any) -> tuple[Tensor, ...]:
+        """What a node has saved; if it was checkpointed, this computes the part again."""
+        self._recomputing = True
+        try:
+            saved: tuple[Tensor, ...] = node.saved_tensors
+        finally:
+            self._recomputing = False
+        return saved
+
+    def _queue(self, queued: _Queued) -> None:
+        self._queues[queued.call.microbatch].append(queued)
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    """By torch.compile(module) or module.compile(); torch has no function that tells."""
+    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
 
 
 _COMPILED = "a compiled backward can not be split, run this stage as BW"
 
 
 class _Call(NamedTuple):
-    """One call of a layer: its rule, and where its weight gradients go (None: to autograd)."""
+    """One call of a layer, for a microbatch or outside of any (None)."""
 
     rule: LayerRule
     parameters: tuple[nn.Parameter, ...]
-    queues: Queues | None
     microbatch: Hashable
+    inputs_are_saved: bool
 
 
 class _Queued(NamedTuple):
@@ -197,18 +216,22 @@ class _Queued(NamedTuple):
         return (self.gradient, self.x, *weight, *self.saved)
 
 
-Queues = defaultdict[Hashable, list[_Queued]]
-
-
 class _SplitLayer(torch.autograd.Function):
-    """A layer whose backward puts what the gradients of its weights need into a queue."""
+    """A layer whose backward queues what the gradients of its weights need."""
 
     @staticmethod
-    def forward(ctx: Any, call: _Call, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(
+        ctx: Any,
+        deferred: DeferredWeights,
+        call: _Call,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+    ) -> Tensor:
         output, saved = call.rule.forward(x, weight, bias)
-        ctx.call = call
-        used = call.rule.holds_weight or ctx.needs_input_grad[1]
-        ctx.save_for_backward(x, weight if used else None, *saved)
+        ctx.deferred, ctx.call = deferred, call
+        needed = _needed(call.rule, x, weight, x_needs_gradient=ctx.needs_input_grad[2])
+        ctx.save_for_backward(*(() if call.inputs_are_saved else needed), *saved)
         return output
 
     @staticmethod
@@ -219,20 +242,46 @@ class _SplitLayer(torch.autograd.Function):
                 "restore() the module before such a backward"
             )
         call: _Call = ctx.call
-        x, weight, *saved = ctx.saved_tensors
+        x, weight, *saved = ctx.deferred._saved(ctx)
         of_input = None
-        if ctx.needs_input_grad[1]:
+        if ctx.needs_input_grad[2]:
             of_input = call.rule.input_gradient(gradient, x, weight, saved)
-        if call.queues is None:
-            of_weights = call.rule.weight_gradients(gradient, x, weight, saved)
-            return None, of_input, *of_weights, *(None,) * (2 - len(of_weights))
+        if call.microbatch is None:
+            of_weight, *of_bias = call.rule.weight_gradients(gradient, x, weight, saved)
+            return None, None, of_input, of_weight, of_bias[0] if of_bias else None
         held = weight.detach() if call.rule.holds_weight else None
-        queued = _Queued(call, gradient, x.detach(), held, tuple(saved))
-        call.queues[call.microbatch].append(queued)
-        return None, of_input, None, None
+        ctx.deferred._queue(_Queued(call, gradient, x.detach(), held, tuple(saved)))
+        return None, None, of_input, None, None
 
 
-_split_layer: Callable[[_Call, Tensor, Tensor, Tensor | None], Tensor] = _SplitLayer.apply
+class _Save(torch.autograd.Function):
+    """Saves what a layer saves, but before it computes.
+
+    Checkpointing stops computing again as soon as everything is saved again. A torch layer saves
+    its input before it computes and a function after, so that the last layer of a checkpointed
+    part would be computed for nothing.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rule: LayerRule, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(*_needed(rule, x, weight, x_needs_gradient=ctx.needs_input_grad[1]))
+        return x.new_empty(0)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None]:
+        return None, None, None
+
+
+def _needed(
+    rule: LayerRule, x: Tensor, weight: Tensor, *, x_needs_gradient: bool
+) -> tuple[Tensor, Tensor | None]:
+    """What the backward of a layer needs of its input and its weight."""
+    return x, weight if rule.holds_weight or x_needs_gradient else None
+
+
+_split_layer: Callable[[DeferredWeights, _Call, Tensor, Tensor, Tensor | None], Tensor]
+_split_layer = _SplitLayer.apply
+_save: Callable[[LayerRule, Tensor, Tensor], Tensor] = _Save.apply
 
 
 def _gradients(queued: _Queued) -> Iterator[tuple[nn.Parameter, Tensor]]:

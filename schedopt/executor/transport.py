@@ -149,11 +149,7 @@ class GlooTransport(Transport):
         self._backend = gloo(store, rank, size, timeout=self._timeout)
 
     def abort(self) -> None:
-        # A wait that ends by its timeout makes gloo close all connections of the rank: the one
-        # way to end the waits of another thread, and those of the other ranks.
-        with suppress(RuntimeError):  # the timeout, or connections that are closed already
-            work = self._backend.recv([torch.empty(1)], self._neighbour, _UNUSED_TAG)
-            work.wait(timedelta(milliseconds=1))
+        cut_connections(self._backend, self._neighbour)
 
     def _room(self, part: TensorLayout) -> torch.Tensor:
         return torch.empty(part.shape, dtype=part.dtype, pin_memory=self._staged)
@@ -177,6 +173,14 @@ class GlooTransport(Transport):
 
     def _finish(self, work: Any) -> None:
         work.wait(self._timeout)
+
+
+def cut_connections(backend: Any, neighbour: int) -> None:
+    """End all waits of a gloo backend, also those of other threads and of the other ranks."""
+    # A wait that ends by its timeout makes gloo close all connections of the rank.
+    with suppress(RuntimeError):  # the timeout, or connections that are closed already
+        work = backend.recv([torch.empty(1)], neighbour, _UNUSED_TAG)
+        work.wait(timedelta(milliseconds=1))
 
 
 class NcclTransport(Transport):
