@@ -237,11 +237,11 @@ def find_circle(sequences: Mapping[int, Sequence[Action]]) -> list[str]:
 
     progress = True
     while progress:
-        progress = False
+        before = len(posted), sum(position.values())
         for rank, sequence in sequences.items():
             while position[rank] < len(sequence) and possible(sequence[position[rank]]):
                 position[rank] += 1
-                progress = True
+        progress = before != (len(posted), sum(position.values()))
     stuck = {
         rank: sequence[position[rank]]
         for rank, sequence in sequences.items()
