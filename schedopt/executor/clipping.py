@@ -20,6 +20,7 @@ def clip(
     counted_elsewhere: Collection[nn.Parameter],
     max_norm: float,
     norm_type: float,
+    device: torch.device,
     over_ranks: OverRanks,
 ) -> Tensor:
     """Scale the gradients of this rank so that the norm over all ranks is at most `max_norm`.
@@ -32,6 +33,8 @@ def clip(
         Those that another rank counts.
     max_norm, norm_type
         As for `torch.nn.utils.clip_grad_norm_`.
+    device
+        Of the tensors.
     over_ranks
         Joins the ranks.
 
@@ -41,12 +44,12 @@ def clip(
     """
     gradients = {p: p.grad for p in parameters if p.grad is not None}
     is_max = norm_type == float("inf")
-    own = torch.zeros((), dtype=torch.float64)
+    own = torch.zeros((), dtype=torch.float64, device=device)
     for parameter, gradient in gradients.items():
         if parameter not in counted_elsewhere:
             wide = torch.promote_types(gradient.dtype, torch.float32)
             part = torch.linalg.vector_norm(gradient, norm_type, dtype=wide).double()
-            own = own.to(part.device)
+            part = part.to(device)
             own = torch.maximum(own, part) if is_max else own + part**norm_type
     total = over_ranks(own, is_max=is_max)
     norm = total if is_max else total ** (1 / norm_type)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+import torch.distributed as dist
 from torch import Tensor
 
 from schedopt.executor.distributed import Store, gloo, nccl
@@ -53,6 +54,10 @@ class Collectives:
     def start_sum(self, tensor: Tensor, what: str) -> Started:
         """Begin to replace a tensor by its sum over the ranks; it is not to be used until then."""
         return Started(self._backend.allreduce([tensor]), what)
+
+    def largest(self, tensor: Tensor, what: str) -> None:
+        """Replace a tensor by its maximum over the ranks."""
+        self.finish(Started(self._backend.allreduce([tensor], dist.ReduceOp.MAX), what))
 
     def finish(self, started: Started) -> None:
         """Wait for a collective; over NCCL the stream waits and not the host.

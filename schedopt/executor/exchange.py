@@ -37,6 +37,7 @@ class GradientExchange:
         self._watch, self._store = watch, store
         self._over_nccl = over_nccl
         self._collectives: list[Collectives] = []
+        self._ranks: Collectives | None = None
         self._between: Watch | None = None
         self._disagrees = False
         if replicas is not None:
@@ -172,6 +173,26 @@ class GradientExchange:
         if self._replicas is not None:
             self._replicas.finish()
         self._shared.finish(self._replicas)
+
+    def over_ranks(self, value: torch.Tensor, *, is_max: bool) -> torch.Tensor:
+        """Sum or maximum of a number over the ranks of the pipeline, all of which call this."""
+        if self._watch.size == 1:
+            return value
+        if self._ranks is None:
+            self._ranks = self._connect(
+                "ranks",
+                self._watch.rank,
+                self._watch.size,
+                watch=self._watch,
+                store=self._store,
+            )
+        total = value.clone()
+        what = "the gradients of all stages to be compared"
+        if is_max:
+            self._ranks.largest(total, what)
+        else:
+            self._ranks.finish(self._ranks.start_sum(total, what))
+        return total
 
     # ------------------------------------------------------------------ failure, and the end
 

@@ -108,6 +108,9 @@ class PipelineExecutor:
         self._loss_fn = loss_fn
         self._loss_reduction = loss_reduction
         self._scale_loss = scale_loss
+        if scale_loss is not None:
+            # A GradScaler comes to be when it first scales, and every rank needs its own.
+            scale_loss(torch.zeros((), device=_device_of(stages, device)))
         self._group = process_group(group)
         self._count_activations = count_activations
         problem = schedule.problem
@@ -349,7 +352,14 @@ class PipelineExecutor:
         The norm over all stages before that, in float64.
         """
         elsewhere = self._exchange.counted_elsewhere()
-        return clip(list(self.parameters()), elsewhere, max_norm, norm_type, self._over_ranks)
+        return clip(
+            list(self.parameters()),
+            elsewhere,
+            max_norm,
+            norm_type,
+            self._device,
+            self._exchange.over_ranks,
+        )
 
     def spread_overflow(self) -> None:
         """If a gradient of any rank is not finite, make one of each rank so.
@@ -357,16 +367,7 @@ class PipelineExecutor:
         Then the `torch.amp.GradScaler` of every rank skips the step, or none does. To be called
         on every rank after the step, before the scaler unscales.
         """
-        spread_overflow(list(self.parameters()), self._device, self._over_ranks)
-
-    def _over_ranks(self, value: torch.Tensor, *, is_max: bool) -> torch.Tensor:
-        """Sum or maximum of a number over the ranks of the pipeline."""
-        if self._transport is None:
-            return value
-        total = value if self._over_nccl else value.cpu()
-        operation = dist.ReduceOp.MAX if is_max else dist.ReduceOp.SUM
-        dist.all_reduce(total, operation, group=self._group)
-        return total.to(self._device)
+        spread_overflow(list(self.parameters()), self._device, self._exchange.over_ranks)
 
     def forget_layouts(self) -> None:
         """Let boundary tensors have other shapes in the next step; on all ranks alike."""

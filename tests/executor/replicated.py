@@ -236,7 +236,7 @@ def train(case: Case, overflow_on: int | None, clip: float) -> Any:
         part.executor.step(part.x, target=part.y)
         alone.scale(loss_of(case, whole, x, y)).backward()
         if number == overflow_on:
-            if dist.get_rank() == 0:
+            if 0 in part.modules:  # in every replica, as averages do
                 next(part.executor.parameters()).grad.fill_(float("inf"))
             next(whole.parameters()).grad.fill_(float("inf"))
         part.executor.spread_overflow()
