@@ -322,7 +322,8 @@ def bytes_of_one(module: nn.Module, rows: int, *, split: bool) -> int:
         runner.forward(0, (x,), {}, loss=lambda output: steps.loss_fn(output, y))
     after_forward = held.bytes
     runner.backward(0, ())
-    after_backward = runner.deferred.bytes(0) if runner.deferred else 0
+    queued = runner.deferred.queued(0) if runner.deferred else ()
+    after_backward = held.bytes_with(queued)
     runner.weight(0)
     runner.restore()
     module.zero_grad()
