@@ -165,14 +165,12 @@ class Run:
         if not self._configuration.learned:
             self._learn(message, peer)
         layout = self._layouts[message]
-        tensors: Tensors = [None] * len(layout)
-        if not layout:
-            tensors = [None] * len(self._layouts[message.answered])
-            layout = tuple(tensors)  # type: ignore[arg-type]
-        if self._transport is not None and any(layout):
-            with self._watching("waiting", message, peer):
-                tensors = self._transport.wait(message)
-            self._recorder.received(message, start)
+        if self._transport is None or not any(layout):
+            self._messages[message] = [None] * len(layout or self._layouts[message.answered])
+            return
+        with self._watching("waiting", message, peer):
+            tensors = self._transport.wait(message)
+        self._recorder.received(message, start)
         self._messages[message] = [
             t if t is None or part is None else t.requires_grad_(part.requires_grad)
             for t, part in zip(tensors, layout, strict=True)
