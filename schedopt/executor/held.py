@@ -63,6 +63,14 @@ class HeldStorages:
         """What is saved within is counted until it is freed."""
         return saved_tensors_hooks(self._pack, _unpack)
 
+    def bytes_with(self, others: Iterable[torch.Tensor]) -> int:
+        """Bytes of these tensors and of what is counted, each storage once."""
+        storages = [t.untyped_storage() for t in others]
+        sizes = {storage.data_ptr(): storage.nbytes() for storage in storages}
+        return self.bytes + sum(
+            size for key, size in sizes.items() if key not in self._static | self._uses.keys()
+        )
+
     def _pack(self, tensor: torch.Tensor) -> _Saved | torch.Tensor:
         return tensor if _key(tensor) in self._static else _Saved(tensor, self)
 

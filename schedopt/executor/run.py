@@ -165,18 +165,16 @@ class Run:
         if not self._configuration.learned:
             self._learn(message, peer)
         layout = self._layouts[message]
-        tensors: Tensors = [None] * len(layout)
-        if not layout:
-            tensors = [None] * len(self._layouts[message.answered])
-            layout = tuple(tensors)  # type: ignore[arg-type]
-        if self._transport is not None and any(layout):
-            with self._watching("waiting", message, peer):
-                tensors = self._transport.wait(message)
+        if self._transport is None or not any(layout):
+            self._messages[message] = [None] * len(layout or self._layouts[message.answered])
+            return
+        with self._watching("waiting", message, peer):
+            tensors = self._transport.wait(message)
+        self._recorder.received(message, start)
         self._messages[message] = [
             t if t is None or part is None else t.requires_grad_(part.requires_grad)
             for t, part in zip(tensors, layout, strict=True)
         ]
-        self._recorder.received(message, start)
 
     def _send(self, message: Message, peer: int) -> None:
         tensors = self._messages.pop(message)
@@ -324,10 +322,11 @@ class Run:
 
     def activation_bytes_now(self) -> int:
         """Bytes held for the backward at this moment."""
-        held = 0 if self._held is None else self._held.bytes
-        deferred = (runner.deferred for runner in self._stages.values())
+        if self._held is None:
+            return 0
+        deferred = [r.deferred for r in self._stages.values() if r.deferred is not None]
         microbatches = range(self._program.microbatches)
-        return held + sum(d.bytes(i) for d in deferred if d is not None for i in microbatches)
+        return self._held.bytes_with(t for d in deferred for i in microbatches for t in d.queued(i))
 
 
 def _sum(gradients: tuple[torch.Tensor | None, ...]) -> torch.Tensor | None:

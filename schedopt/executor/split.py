@@ -132,14 +132,16 @@ class DeferredWeights:
 
     def bytes(self, microbatch: Hashable) -> int:
         """Memory that the queue of a microbatch holds, without parameters."""
-        queue = self._queues.get(microbatch)
-        if not queue:
-            return 0
-        storages = (tensor.untyped_storage() for queued in queue for tensor in queued.tensors())
+        storages = [tensor.untyped_storage() for tensor in self.queued(microbatch)]
         held = {storage.data_ptr(): storage.nbytes() for storage in storages}
-        for parameter in self._module.parameters():
+        for parameter in self._module.parameters() if held else ():
             held.pop(parameter.untyped_storage().data_ptr(), None)
         return sum(held.values())
+
+    def queued(self, microbatch: Hashable) -> Iterator[Tensor]:
+        """The tensors that the queue of a microbatch holds."""
+        for queued in self._queues.get(microbatch, ()):
+            yield from queued.tensors()
 
     def clear(self) -> None:
         """Forget everything that is queued."""

@@ -120,6 +120,18 @@ class WithSkip(nn.Module):
         return self.layer(x) * skipped
 
 
+class Mixing(nn.Module):
+    """Takes the outputs of any number of stages."""
+
+    def __init__(self, stage: int) -> None:
+        super().__init__()
+        torch.manual_seed(stage)
+        self.layer, self.norm = nn.Linear(6, 6).double(), nn.LayerNorm(6).double()
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return torch.tanh(self.layer(self.norm(sum(inputs))))
+
+
 def frozen(module: nn.Module) -> nn.Module:
     return module.requires_grad_(False)
 
@@ -131,6 +143,10 @@ def feature(name: str) -> Feature:
     two, three = steps.mlp(2), steps.mlp(3)
     padded = x.clone()
     padded[:4, 4:] = 0
+    if name.startswith("mixing"):
+        _, stages, rows = name.split()
+        x, y = steps.numbers(int(rows))
+        return Feature([Mixing(s) for s in range(int(stages))], (x,), {}, y)
     return {
         "several outputs": lambda: Feature([Splitting(), Joining()], (x,), {}, y),
         "arguments": lambda: Feature(
@@ -322,7 +338,8 @@ def bytes_of_one(module: nn.Module, rows: int, *, split: bool) -> int:
         runner.forward(0, (x,), {}, loss=lambda output: steps.loss_fn(output, y))
     after_forward = held.bytes
     runner.backward(0, ())
-    after_backward = runner.deferred.bytes(0) if runner.deferred else 0
+    queued = runner.deferred.queued(0) if runner.deferred else ()
+    after_backward = held.bytes_with(queued)
     runner.weight(0)
     runner.restore()
     module.zero_grad()
