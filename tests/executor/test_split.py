@@ -406,7 +406,7 @@ def test_gradients_of_shared_parameters_and_of_repeated_calls_add_up() -> None:
     assert_same(split_gradients(module, inputs, gradients), expected, exactly=False)
 
 
-def test_hooks_of_a_parameter_see_each_accumulated_gradient_once() -> None:
+def test_X22_hooks_of_a_parameter_see_each_accumulated_gradient_once() -> None:
     def seen_by_hooks(run: Callable[..., Any], module: nn.Module) -> list[tuple[str, Tensor]]:
         seen: list[tuple[str, Tensor]] = []
         module[0].weight.register_hook(lambda gradient: seen.append(("hook", gradient.clone())))
@@ -512,7 +512,7 @@ def test_without_gradients_upstream_b_computes_only_what_is_needed(
     assert computed == {"mm": 2}
 
 
-def test_each_of_several_outputs_has_its_own_gradient() -> None:
+def test_X24_each_of_several_outputs_has_its_own_gradient() -> None:
     class Outputs(nn.Module):
         """a, b = chunk([w1 x, w2 x])."""
 
