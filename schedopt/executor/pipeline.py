@@ -22,6 +22,7 @@ from schedopt.executor.prediction import with_fused_stages
 from schedopt.executor.program import forward_program, training_program
 from schedopt.executor.ranks import Stages, require_ranks, stages_of
 from schedopt.executor.run import Configuration, Run
+from schedopt.executor.self_check import SelfCheck
 from schedopt.executor.shared import Places
 from schedopt.executor.stage import StageRunner
 from schedopt.executor.trace import Recorder, Trace
@@ -67,6 +68,9 @@ class PipelineExecutor:
         Seconds that a rank waits for another one.
     count_activations
         Count the bytes that autograd holds for `memory_stats`; costs time.
+    self_check
+        Compare the gradients of the first step with an unsplit run of every stage, and every
+        message with what was sent (`self_check`); takes the time and memory of a second step.
     device
         Of the tensors; by default that of the first parameter.
 
@@ -101,6 +105,7 @@ class PipelineExecutor:
         scale_loss: Callable[[torch.Tensor], torch.Tensor] | None = None,
         timeout: float = 60.0,
         count_activations: bool = False,
+        self_check: bool = False,
         device: torch.device | str | None = None,
     ) -> None:
         if loss_reduction not in ("mean", "sum"):
@@ -113,6 +118,7 @@ class PipelineExecutor:
             scale_loss(torch.zeros((), device=_device_of(stages, device)))
         self._group = process_group(group)
         self._count_activations = count_activations
+        self._self_check = self_check
         problem = schedule.problem
         self._rank, size, store = own_store(group)
         self._device = _device_of(stages, device)
@@ -270,6 +276,9 @@ class PipelineExecutor:
             if trains:
                 rows = batch.length or configuration.program.microbatches
                 self._exchange.begin(rows if is_last else None, self._device)
+            check = None
+            if trains and self._self_check and not configuration.learned:
+                check = SelfCheck(self._runners, self._device)
             held = HeldStorages([*self.parameters(), *batch.tensors()])
             self._recorder = Recorder(self._device)
             self._reset_counts()
@@ -283,6 +292,7 @@ class PipelineExecutor:
                 loss_of=loss_of,
                 recorder=self._recorder,
                 held=held if self._count_activations else None,
+                check=check,
                 stage_is_done=self._exchange.stage_is_done,
                 device=self._device,
             )

@@ -13,6 +13,7 @@ from schedopt.executor.failure import Watch
 from schedopt.executor.held import HeldStorages
 from schedopt.executor.layouts import Layout, from_text, layout_of, require, to_text
 from schedopt.executor.program import Action, Message, Program
+from schedopt.executor.self_check import SelfCheck, digest_of, require_content
 from schedopt.executor.stage import StageRunner, tensors_of
 from schedopt.executor.trace import Recorder
 from schedopt.executor.transport import Transport
@@ -73,6 +74,8 @@ class Run:
         Takes the times.
     held
         Counts activations; None if they are not counted.
+    check
+        Compares the step with an unsplit run; None if it is not asked for.
     stage_is_done
         Told of each stage whose last backward op has run.
     device
@@ -91,6 +94,7 @@ class Run:
         loss_of: LossOf | None,
         recorder: Recorder,
         held: HeldStorages | None,
+        check: SelfCheck | None,
         stage_is_done: Callable[[int], None],
         device: torch.device,
     ) -> None:
@@ -105,6 +109,7 @@ class Run:
         self._loss_of = loss_of
         self._recorder = recorder
         self._held = held
+        self._check = check
         self._stage_is_done = stage_is_done
         self._last_op = {op.stage: op for op in self._program.ops[rank]}
         self._device = device
@@ -117,6 +122,7 @@ class Run:
             if direction[1] == rank
         }
         self._undrained: list[Action] = []
+        self._digests: dict[Message, str] = {}
         self.outputs: dict[int, Any] = {}
         """Of the last stage, by microbatch."""
         self.held_microbatches = dict.fromkeys(stages, 0)
@@ -171,6 +177,8 @@ class Run:
         with self._watching("waiting", message, peer):
             tensors = self._transport.wait(message)
         self._recorder.received(message, start)
+        if self._check is not None:
+            require_content(message, tensors, self._digests[message])
         self._messages[message] = [
             t if t is None or part is None else t.requires_grad_(part.requires_grad)
             for t, part in zip(tensors, layout, strict=True)
@@ -184,7 +192,8 @@ class Run:
         found = layout_of(tensors)
         if not self._configuration.learned:
             self._layouts[message] = found
-            self._watch.tell(self._key(message), to_text(found))
+            digest = digest_of(tensors) if self._check is not None else ""
+            self._watch.tell(self._key(message), f"{digest} {to_text(found)}")
         elif found != self._layouts[message]:
             tensors = _with_zeros(message, tensors, self._layouts[message], self._device)
         layout = self._layouts[message]
@@ -213,9 +222,9 @@ class Run:
                 self._layouts[following] = ()
                 continue
             key = self._key(following)
-            self._layouts[following] = from_text(
-                self._watch.hear(key, lambda: self._text("waiting", message, peer), peer)
-            )
+            text = self._watch.hear(key, lambda: self._text("waiting", message, peer), peer)
+            self._digests[following], _, layout = text.partition(" ")
+            self._layouts[following] = from_text(layout)
             self._watch.forget(key)
             self._post(following, peer)
 
@@ -262,6 +271,8 @@ class Run:
         self._recorder.op(op, start)
         self._count(op.stage)
         if op == self._last_op[op.stage] and not self._program.forward_only:
+            if self._check is not None:
+                self._check.after_last_op(op.stage)
             self._stage_is_done(op.stage)
 
     def _forward(self, runner: StageRunner, op: Op) -> None:
@@ -288,6 +299,8 @@ class Run:
                 def loss(returned: Any) -> torch.Tensor:
                     return loss_of(returned, microbatch)
 
+            if self._check is not None:
+                self._check.before_forward(stage, microbatch, inputs, kwargs, loss)
             if self._held is None:
                 outputs = runner.forward(microbatch, inputs, kwargs, loss=loss)
             else:
@@ -306,7 +319,10 @@ class Run:
         stage, microbatch = op.stage, op.microbatch
         links = self._program.links[stage]
         parts = [self._messages.pop(Message(t, stage, microbatch)) for t in links.targets]
-        gradients = runner.backward(microbatch, [_sum(those) for those in zip(*parts, strict=True)])
+        given = [_sum(those) for those in zip(*parts, strict=True)]
+        gradients = runner.backward(microbatch, given)
+        if self._check is not None:
+            self._check.after_backward(stage, microbatch, given, gradients)
         begin = 0
         for source, width in zip(links.sources, self._widths.pop((stage, microbatch)), strict=True):
             message = Message(stage, source, microbatch)

@@ -163,6 +163,9 @@ def feature(name: str) -> Feature:
         "no parameters": lambda: Feature([three[0], nn.Tanh(), three[2]], (x,), {}, y),
         "checkpoint": lambda: Feature([Checkpointed(m) for m in two], (x,), {}, y),
         "input as it is": lambda: Feature([two[0], nn.Identity(), two[1]], (x,), {}, y),
+        "dropout": lambda: Feature(
+            [nn.Sequential(m, nn.Dropout(0.5), nn.Linear(6, 6).double()) for m in two], (x,), {}, y
+        ),
         "skip": lambda: Feature([three[0], three[1], WithSkip()], (x,), {}, y),
         "gradient of the input": lambda: Feature(two, (x.clone().requires_grad_(),), {}, y),
     }[name]()

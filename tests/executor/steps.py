@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -33,7 +32,7 @@ class Case(NamedTuple):
     batch: Callable[[int], tuple[Tensor, Tensor]]
     rows: int = 0
     steps: int = 1
-    options: Mapping[str, Any] = MappingProxyType({})
+    options: Mapping[str, Any] | None = None
 
 
 def mlp(stages: int) -> list[nn.Module]:
@@ -130,7 +129,7 @@ def compared(case: Case, group: Any) -> dict[str, Any]:
     x, y = case.batch(case.rows or 2 * problem.microbatches)
     own = {stage: everything[stage] for stage in problem.stages_on[rank]}
     executor = PipelineExecutor(
-        own, case.schedule, loss_fn=loss_fn, group=group, timeout=60, **case.options
+        own, case.schedule, loss_fn=loss_fn, group=group, timeout=60, **(case.options or {})
     )
     losses: list[Tensor] = []
     for _ in range(case.steps):
