@@ -109,11 +109,17 @@ def _piece(value: Any, start: int, size: int) -> Any:
     return value
 
 
-def joined(outputs: Sequence[Any]) -> Any:
-    """The outputs of all microbatches as one: tensors joined along their first dimension."""
+def joined(outputs: Mapping[int, Any]) -> Any:
+    """The outputs by microbatch as one, joined along their first dimension; None if none."""
+    if not outputs:
+        return None
+    return _joined([outputs[microbatch] for microbatch in sorted(outputs)])
+
+
+def _joined(outputs: Sequence[Any]) -> Any:
     first = outputs[0]
     if isinstance(first, (tuple, list)):
-        return tuple(joined(parts) for parts in zip(*outputs, strict=True))
+        return tuple(_joined(parts) for parts in zip(*outputs, strict=True))
     if first.dim() == 0:
         return torch.stack(list(outputs))
     return torch.cat(list(outputs))

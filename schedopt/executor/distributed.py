@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed import (  # type: ignore[attr-defined]
     HashStore,
@@ -16,7 +17,19 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from schedopt.executor.errors import ExecutorError
 
-__all__ = ["HashStore", "PrefixStore", "Store", "TCPStore", "gloo", "nccl", "own_store", "place_in"]
+__all__ = [
+    "Group",
+    "HashStore",
+    "PrefixStore",
+    "Store",
+    "TCPStore",
+    "gloo",
+    "is_over_nccl",
+    "nccl",
+    "own_store",
+    "place_in",
+    "process_group",
+]
 
 
 Group = dist.ProcessGroup | DeviceMesh
@@ -53,6 +66,13 @@ def own_store(group: Group | None) -> tuple[int, int, Store]:
     rank, size, shared = place_in(group)
     number = shared.add(f"executors/{rank}", 1)
     return rank, size, PrefixStore(f"executor/{number}", shared)
+
+
+def is_over_nccl(group: dist.ProcessGroup | None, device: torch.device) -> bool:
+    """Whether tensors on this device go over NCCL within a group."""
+    if device.type != "cuda" or not dist.is_initialized():
+        return False
+    return "nccl" in str(dist.get_backend(group))
 
 
 def gloo(store: Store, rank: int, size: int, *, timeout: timedelta) -> Any:

@@ -11,6 +11,14 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 
+class HeldInStep(NamedTuple):
+    """What the ops of a step held; see `MemoryStats`."""
+
+    activation_bytes: int | None
+    activation_bytes_left: int | None
+    held_microbatches: Mapping[int, int]
+
+
 class MemoryStats(NamedTuple):
     """What a rank held in its last step.
 
@@ -21,28 +29,40 @@ class MemoryStats(NamedTuple):
         once; without parameters, buffers and the batch. None unless it was asked for.
     activation_bytes_left
         The same when the step was over: 0.
+    held_microbatches, planned_microbatches
+        Most microbatches between F and the end of the backward, by stage: measured, and by the
+        schedule.
     boundary_messages, boundary_bytes
         Most messages between ranks that there was room for at a time.
     boundary_messages_left
         Those left when the step was over: 0.
     planned_boundary_messages
-        Most messages that the program allows.
-    held_microbatches, planned_microbatches
-        Most microbatches between F and the end of the backward, by stage: measured, and by the
-        schedule.
+        Most messages that the program allows after the first step.
     allocated_bytes
-        Most bytes that the allocator of the GPU gave out, all included; None on a CPU.
+        Most bytes that the allocator of the GPU gave out, all included; None on a CPU, or unless
+        it was asked for.
     """
 
     activation_bytes: int | None
     activation_bytes_left: int | None
+    held_microbatches: Mapping[int, int]
+    planned_microbatches: Mapping[int, int]
     boundary_messages: int
     boundary_bytes: int
     boundary_messages_left: int
     planned_boundary_messages: int
-    held_microbatches: Mapping[int, int]
-    planned_microbatches: Mapping[int, int]
     allocated_bytes: int | None
+
+
+def reset_allocator(device: torch.device) -> None:
+    """Let the allocator of a GPU count its largest number of bytes anew."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def allocated(device: torch.device) -> int | None:
+    """The largest number of bytes since then; None on a CPU."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
 
 
 class HeldStorages:

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from schedopt.executor.agreement import OF_THIS_RANK, agree, fingerprint
 from schedopt.executor.batch import Batch, cut, joined
 from schedopt.executor.clipping import clip, spread_overflow
-from schedopt.executor.distributed import Group, PrefixStore, Store, own_store, process_group
+from schedopt.executor.distributed import Group, PrefixStore, is_over_nccl, own_store, process_group
 from schedopt.executor.errors import ExecutorError, MismatchError
 from schedopt.executor.exchange import GradientExchange
 from schedopt.executor.failure import Watch
-from schedopt.executor.held import HeldStorages, MemoryStats
+from schedopt.executor.held import HeldInStep, HeldStorages, MemoryStats, allocated, reset_allocator
 from schedopt.executor.loss import LossFunction, MicrobatchLoss, Reduction
 from schedopt.executor.prediction import with_fused_stages
 from schedopt.executor.program import forward_program, training_program
-from schedopt.executor.ranks import Stages, require_ranks, stages_of
+from schedopt.executor.ranks import Stages, device_of, require_ranks, stages_of
 from schedopt.executor.run import Configuration, Run
 from schedopt.executor.self_check import SelfCheck
 from schedopt.executor.shared import Places
 from schedopt.executor.stage import StageRunner
 from schedopt.executor.trace import Recorder, Trace
-from schedopt.executor.transport import GlooTransport, NcclTransport, Transport
+from schedopt.executor.transport import Transport, connect
 from schedopt.schedule import Schedule
 
 
@@ -115,13 +114,13 @@ class PipelineExecutor:
         self._scale_loss = scale_loss
         if scale_loss is not None:
             # A GradScaler comes to be when it first scales, and every rank needs its own.
-            scale_loss(torch.zeros((), device=_device_of(stages, device)))
+            scale_loss(torch.zeros((), device=device_of(stages, device)))
         self._group = process_group(group)
         self._count_activations = count_activations
         self._self_check = self_check
         problem = schedule.problem
         self._rank, size, store = own_store(group)
-        self._device = _device_of(stages, device)
+        self._device = device_of(stages, device)
         # Not the executor itself: nothing that outlives it may keep it alive.
         links: list[Transport | GradientExchange] = []
         self._watch = Watch(
@@ -131,12 +130,8 @@ class PipelineExecutor:
             timeout=timeout,
             abort=lambda: [link.abort() for link in links],
         )
-        self._over_nccl = (
-            self._device.type == "cuda"
-            and dist.is_initialized()
-            and "nccl" in str(dist.get_backend(self._group))
-        )
-        self._exchange = GradientExchange(self._watch, store, replicas, over_nccl=self._over_nccl)
+        is_nccl = is_over_nccl(self._group, self._device)
+        self._exchange = GradientExchange(self._watch, store, replicas, over_nccl=is_nccl)
         links.append(self._exchange)
         self._runners: dict[int, StageRunner] = {}
         self.close = weakref.finalize(
@@ -155,7 +150,15 @@ class PipelineExecutor:
             fused = self._agree(self._training, schedule)
             self.schedule = with_fused_stages(schedule, fused)
             if size > 1:
-                self._transport = self._connect(store, size, timeout)
+                self._transport = connect(
+                    PrefixStore("transport", store),
+                    self._rank,
+                    size,
+                    program.messages,
+                    is_nccl=is_nccl,
+                    timeout=timeout,
+                    device=self._device,
+                )
                 links.append(self._transport)
             modules = {stage: runner.module for stage, runner in self._runners.items()}
             own = fingerprint(program, name=schedule.name)
@@ -171,7 +174,7 @@ class PipelineExecutor:
             for timed in self.schedule.by_device[self._rank]
         }
         self._recorder: Recorder | None = None
-        self._stats: MemoryStats | None = None
+        self._last_step: tuple[Configuration, HeldInStep] | None = None
 
     # ------------------------------------------------------------------ steps
 
@@ -216,8 +219,8 @@ class PipelineExecutor:
         """
         if not torch.is_grad_enabled():
             raise ExecutorError("step needs gradients: it was called without; use eval")
-        run = self._run(self._training, args, kwargs, target, losses)
-        return _joined(run) if return_outputs else None
+        run = self._run(self._training, args, kwargs, target, losses, keep_outputs=return_outputs)
+        return joined(run.outputs)
 
     def eval(
         self,
@@ -246,7 +249,8 @@ class PipelineExecutor:
         if count not in self._forward:
             program = forward_program(self.schedule.problem, count)
             self._forward[count] = Configuration(program, f"forward only/{count}")
-        return _joined(self._run(self._forward[count], args, kwargs, target, losses))
+        run = self._run(self._forward[count], args, kwargs, target, losses, keep_outputs=True)
+        return joined(run.outputs)
 
     def _run(
         self,
@@ -255,6 +259,8 @@ class PipelineExecutor:
         kwargs: dict[str, Any],
         target: Any,
         losses: list[torch.Tensor] | None,
+        *,
+        keep_outputs: bool,
     ) -> Run:
         if self._watch.reason:
             raise ExecutorError(f"this executor has failed: {self._watch.reason}")
@@ -279,9 +285,13 @@ class PipelineExecutor:
             check = None
             if trains and self._self_check and not configuration.learned:
                 check = SelfCheck(self._runners, self._device)
-            held = HeldStorages([*self.parameters(), *batch.tensors()])
+            held = None
+            if self._count_activations:
+                held = HeldStorages([*self.parameters(), *batch.tensors()])
+                reset_allocator(self._device)
+            if self._transport is not None:
+                self._transport.reset_count()
             self._recorder = Recorder(self._device)
-            self._reset_counts()
             run = Run(
                 self._rank,
                 configuration,
@@ -291,7 +301,8 @@ class PipelineExecutor:
                 batch,
                 loss_of=loss_of,
                 recorder=self._recorder,
-                held=held if self._count_activations else None,
+                held=held,
+                keep_outputs=keep_outputs,
                 check=check,
                 stage_is_done=self._exchange.stage_is_done,
                 device=self._device,
@@ -305,7 +316,7 @@ class PipelineExecutor:
             raise
         if losses is not None:
             losses[:] = loss_of.in_order() if loss_of else []
-        self._stats = self._memory_of(run, configuration)
+        self._last_step = configuration, run.held()
         return run
 
     def _loss_of(self, batch: Batch) -> MicrobatchLoss:
@@ -344,9 +355,20 @@ class PipelineExecutor:
         ExecutorError
             If there was none.
         """
-        if self._stats is None:
+        if self._last_step is None:
             raise ExecutorError("there are no memory statistics before the first step")
-        return self._stats
+        configuration, held = self._last_step
+        program, transport = configuration.program, self._transport
+        planned = program.held_microbatches()
+        return MemoryStats(
+            *held,
+            planned_microbatches={stage: planned[stage] for stage in self._runners},
+            boundary_messages=transport.most if transport else 0,
+            boundary_bytes=transport.most_bytes if transport else 0,
+            boundary_messages_left=transport.alive if transport else 0,
+            planned_boundary_messages=program.boundary_messages(self._rank),
+            allocated_bytes=allocated(self._device) if self._count_activations else None,
+        )
 
     def parameters(self) -> Iterator[torch.nn.Parameter]:
         """The parameters of the stages of this rank, each once."""
@@ -396,15 +418,6 @@ class PipelineExecutor:
         configuration.agreed = True
         return {stage for theirs in everyone for stage in theirs[OF_THIS_RANK]}
 
-    def _connect(self, store: Store, size: int, timeout: float) -> Transport:
-        store = PrefixStore("transport", store)
-        directions = self._training.program.messages
-        if self._over_nccl:
-            return NcclTransport(
-                store, self._rank, directions, timeout=timeout, device=self._device
-            )
-        return GlooTransport(store, self._rank, size, timeout=timeout, device=self._device)
-
     def _fail(self, error: BaseException) -> None:
         """Stop the other ranks, and this executor for good."""
         notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
@@ -414,37 +427,6 @@ class PipelineExecutor:
         self._exchange.fail(reason)
         for runner in self._runners.values():
             runner.clear()
-
-    def _reset_counts(self) -> None:
-        if self._transport is not None:
-            self._transport.reset_count()
-        if self._device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self._device)
-
-    def _memory_of(self, run: Run, configuration: Configuration) -> MemoryStats:
-        program, transport = configuration.program, self._transport
-        planned = program.held_microbatches()
-        counted = self._count_activations
-        on_gpu = self._device.type == "cuda"
-        return MemoryStats(
-            activation_bytes=run.activation_bytes if counted else None,
-            activation_bytes_left=run.activation_bytes_now() if counted else None,
-            boundary_messages=transport.most if transport else 0,
-            boundary_bytes=transport.most_bytes if transport else 0,
-            boundary_messages_left=transport.alive if transport else 0,
-            planned_boundary_messages=program.boundary_messages(self._rank),
-            held_microbatches=run.held_microbatches,
-            planned_microbatches={stage: planned[stage] for stage in self._runners},
-            allocated_bytes=torch.cuda.max_memory_allocated(self._device) if on_gpu else None,
-        )
-
-
-def _device_of(stages: Stages, device: torch.device | str | None) -> torch.device:
-    if device is not None:
-        return torch.device(device)
-    modules = stages.values() if isinstance(stages, Mapping) else stages
-    devices = (p.device for module in modules for p in module.parameters())
-    return next(devices, torch.device("cpu"))
 
 
 def _leave(
@@ -459,9 +441,3 @@ def _leave(
     exchange.close()
     watch.close()
     links.clear()
-
-
-def _joined(run: Run) -> Any:
-    if not run.outputs:
-        return None
-    return joined([run.outputs[microbatch] for microbatch in sorted(run.outputs)])

@@ -49,3 +49,12 @@ def stages_of(
 
 def _count(number: int) -> str:
     return f"{number} stage" + ("s" if number != 1 else "")
+
+
+def device_of(stages: Stages, device: torch.device | str | None) -> torch.device:
+    """The device that was asked for, or that of the first parameter; a CPU without any."""
+    if device is not None:
+        return torch.device(device)
+    modules = stages.values() if isinstance(stages, Mapping) else stages
+    devices = (p.device for module in modules for p in module.parameters())
+    return next(devices, torch.device("cpu"))

@@ -10,7 +10,7 @@ import torch
 
 from schedopt.executor.batch import Batch
 from schedopt.executor.failure import Watch
-from schedopt.executor.held import HeldStorages
+from schedopt.executor.held import HeldInStep, HeldStorages
 from schedopt.executor.layouts import Layout, from_text, layout_of, require, to_text
 from schedopt.executor.program import Action, Message, Program
 from schedopt.executor.self_check import SelfCheck, digest_of, require_content
@@ -74,6 +74,8 @@ class Run:
         Takes the times.
     held
         Counts activations; None if they are not counted.
+    keep_outputs
+        Whether what the last stage returns is wanted.
     check
         Compares the step with an unsplit run; None if it is not asked for.
     stage_is_done
@@ -94,6 +96,7 @@ class Run:
         loss_of: LossOf | None,
         recorder: Recorder,
         held: HeldStorages | None,
+        keep_outputs: bool,
         check: SelfCheck | None,
         stage_is_done: Callable[[int], None],
         device: torch.device,
@@ -109,6 +112,7 @@ class Run:
         self._loss_of = loss_of
         self._recorder = recorder
         self._held = held
+        self._keep_outputs = keep_outputs
         self._check = check
         self._stage_is_done = stage_is_done
         self._last_op = {op.stage: op for op in self._program.ops[rank]}
@@ -125,8 +129,8 @@ class Run:
         self._digests: dict[Message, str] = {}
         self.outputs: dict[int, Any] = {}
         """Of the last stage, by microbatch."""
-        self.held_microbatches = dict.fromkeys(stages, 0)
-        self.activation_bytes = 0
+        self._held_microbatches = dict.fromkeys(stages, 0)
+        self._activation_bytes = 0
         self._place = 0
 
     def execute(self) -> None:
@@ -306,7 +310,7 @@ class Run:
             else:
                 with self._held.counting():
                     outputs = runner.forward(microbatch, inputs, kwargs, loss=loss)
-        if is_last:
+        if is_last and self._keep_outputs:
             plain = tuple(t.detach() for t in outputs)
             self.outputs[microbatch] = plain if len(plain) > 1 else plain[0]
         for target in links.targets:
@@ -330,19 +334,22 @@ class Run:
             begin += width
 
     def _count(self, stage: int) -> None:
-        runner = self._stages[stage]
-        held = self.held_microbatches
-        held[stage] = max(held[stage], runner.held)
+        most = self._held_microbatches
+        most[stage] = max(most[stage], self._stages[stage].held)
         if self._held is not None:
-            self.activation_bytes = max(self.activation_bytes, self.activation_bytes_now())
+            self._activation_bytes = max(self._activation_bytes, self._bytes_of(self._held))
 
-    def activation_bytes_now(self) -> int:
-        """Bytes held for the backward at this moment."""
+    def held(self) -> HeldInStep:
+        """What was held at most, and is held now."""
         if self._held is None:
-            return 0
+            return HeldInStep(None, None, self._held_microbatches)
+        left = self._bytes_of(self._held)
+        return HeldInStep(self._activation_bytes, left, self._held_microbatches)
+
+    def _bytes_of(self, held: HeldStorages) -> int:
         deferred = [r.deferred for r in self._stages.values() if r.deferred is not None]
         microbatches = range(self._program.microbatches)
-        return self._held.bytes_with(t for d in deferred for i in microbatches for t in d.queued(i))
+        return held.bytes_with(t for d in deferred for i in microbatches for t in d.queued(i))
 
 
 def _sum(gradients: tuple[torch.Tensor | None, ...]) -> torch.Tensor | None:

@@ -247,3 +247,19 @@ class NcclTransport(Transport):
         # Later work of this stream starts after the transfer; memory that is given back now is
         # used again by later work of this stream only.
         work.wait()
+
+
+def connect(
+    store: Store,
+    rank: int,
+    size: int,
+    directions: Iterable[Direction],
+    *,
+    is_nccl: bool,
+    timeout: float,
+    device: torch.device,
+) -> Transport:
+    """The transport between ranks that share a store; its parameters are theirs."""
+    if is_nccl:
+        return NcclTransport(store, rank, directions, timeout=timeout, device=device)
+    return GlooTransport(store, rank, size, timeout=timeout, device=device)

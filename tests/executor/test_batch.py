@@ -56,7 +56,8 @@ def test_pieces_of_a_leaf_can_each_go_backwards_alone() -> None:
 
 def test_outputs_are_joined_as_they_were_cut() -> None:
     x = torch.arange(7)
-    pieces = [args[0] for args in cut((x,), {}, None, 3).args]
-    assert torch.equal(joined(pieces), x)
-    assert torch.equal(joined([(piece, piece) for piece in pieces])[1], x)
-    assert joined([torch.tensor(1), torch.tensor(2)]).tolist() == [1, 2]
+    pieces = {i: args[0] for i, args in enumerate(cut((x,), {}, None, 3).args)}
+    assert torch.equal(joined(dict(reversed(pieces.items()))), x)
+    assert torch.equal(joined({i: (piece, piece) for i, piece in pieces.items()})[1], x)
+    assert joined({0: torch.tensor(1), 1: torch.tensor(2)}).tolist() == [1, 2]
+    assert joined({}) is None

@@ -117,8 +117,10 @@ def require_all_stop_when_one_is_killed(rank: int, number: int) -> None:
             os.kill(pid, 0)
 
 
-def test_a_killed_rank_stops_the_others_and_leaves_no_process() -> None:
-    require_all_stop_when_one_is_killed(rank=1, number=8)
+@pytest.mark.parametrize(("rank", "number"), [(0, 3), (2, 8)])
+def test_a_killed_rank_stops_the_others_and_leaves_no_process(rank: int, number: int) -> None:
+    """In the first step, and in a later one."""
+    require_all_stop_when_one_is_killed(rank, number)
 
 
 @pytest.mark.slow
