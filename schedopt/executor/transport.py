@@ -258,6 +258,7 @@ def connect(
     device: torch.device,
 ) -> Transport:
     """The transport between ranks that share a store; its parameters are theirs."""
+    store = PrefixStore("transport", store)
     if is_nccl:
         return NcclTransport(store, rank, directions, timeout=timeout, device=device)
     return GlooTransport(store, rank, size, timeout=timeout, device=device)
