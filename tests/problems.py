@@ -203,7 +203,9 @@ def _memory(pick: Pick, fused: list[bool]) -> dict[str, Any]:
     ]
     memory: dict[str, Any] = {"F": forward, "B": backward}
     if pick(0, 2) == 0:
-        memory["transient"] = {kind: pick(0, 2) / 2 for kind in ("F", "B", "W", "BW")}
+        amounts = {kind: pick(0, 2) / 2 for kind in ("F", "B", "W", "BW")}
+        kinds = {"F", *(("BW",) if any(fused) else ()), *(() if all(fused) else ("B", "W"))}
+        memory["transient"] = {kind: amounts[kind] for kind in amounts if kind in kinds}
     if pick(0, 2) == 0:
         memory["static"] = pick(0, 3)
     return memory
