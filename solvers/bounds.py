@@ -1,17 +1,21 @@
 """Lower bounds in closed form. Each needs no search and says where it comes from.
 
 All values are in steps of the instance. For the makespan they count from time 0; for the
-period only what happens on one device between its own first start and last end counts.
+period from the first start to the last end of a device.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from schedopt.solvers.frames import UNBOUND, Frame, follow_arcs, frames
 from schedopt.solvers.instance import Instance
+
+MOST_HEADS = 100_000
+"""Ops times frames above which some frames are left out."""
 
 
 class Bound(NamedTuple):
@@ -36,18 +40,44 @@ def closed_form_bounds(instance: Instance) -> Iterator[Bound]:
     for resource in range(len(instance.resources)):
         yield from chains.fill_and_drain(resource)
     yield from _residence(instance, chains)
-    if instance.period:
-        return
-    heads, tails = instance.heads(), instance.tails()
-    longest = max(
-        (head + tail + d for head, tail, d in zip(heads, tails, instance.duration, strict=True)),
-        default=0,
-    )
-    yield Bound(longest, "longest path")
-    for resource, ops in enumerate(instance.ops_of_resource):
-        name = str(instance.resources[resource])
-        value = _preemptive(instance, ops, heads, tails)
-        yield Bound(value, f"heads, work and tails of {name}")
+    known = list(frames(instance, most=max(2, MOST_HEADS // max(1, len(instance.ops)))))
+    for frame in known:
+        follow_arcs(instance, frame)
+    yield from one_machine(instance, known)
+
+
+def one_machine(instance: Instance, known: Sequence[Frame]) -> Iterator[Bound]:
+    """Longest path, and heads, work and tails of each resource, within each frame.
+
+    For the period this joins two devices: what one does between two ops of another takes its
+    time in the span of the other.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    known
+        Frames with their heads and tails, by the arcs alone or by more that is known.
+    """
+    for frame in known:
+        seen_from = "" if frame.device is None else f" within the span of device {frame.device}"
+        ops_of_resource = [
+            tuple(a for a in ops if frame.head[a] > UNBOUND and frame.tail[a] > UNBOUND)
+            for ops in instance.ops_of_resource
+        ]
+        longest = max(
+            (
+                frame.head[a] + instance.duration[a] + frame.tail[a]
+                for ops in ops_of_resource
+                for a in ops
+            ),
+            default=0,
+        )
+        yield Bound(longest, f"longest path{seen_from}")
+        for resource, ops in enumerate(ops_of_resource):
+            name = str(instance.resources[resource])
+            value = _preemptive(instance, ops, frame.head, frame.tail)
+            yield Bound(value, f"heads, work and tails of {name}{seen_from}")
 
 
 def _preemptive(

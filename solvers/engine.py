@@ -13,7 +13,7 @@ from schedopt.cache import Cache, Entry
 from schedopt.exact import text
 from schedopt.graph import build_graph
 from schedopt.problem import Problem
-from schedopt.solvers.bounds import closed_form_bound
+from schedopt.solvers.bounds import closed_form_bound, one_machine
 from schedopt.solvers.capacity import Shortage, shortages, smallest_passages
 from schedopt.solvers.incumbent import Incumbent
 from schedopt.solvers.instance import Instance, build_instance
@@ -356,6 +356,10 @@ class Search:
         instance = self.instance
         until = self.elapsed + seconds
         model = self._model(instance, until)
+        if not self._assumes_an_order() and not model.precedence.contradiction:
+            bound = max(one_machine(instance, model.precedence.frames))
+            source = f"{bound.source}, with what memory and the best schedule decide"
+            self.known.raise_bound(bound.value * instance.step, source)
         if model.size > MAX_BOOLEANS:
             return f"not built: {model.size} order Booleans, at most {MAX_BOOLEANS}"
         if self.elapsed >= until:

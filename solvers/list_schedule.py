@@ -129,7 +129,7 @@ def list_schedule(
     count = len(instance.ops)
     memory = _Memory(instance, passages)
     waiting = [len(before) for before in instance.predecessors]
-    earliest = [0] * count
+    earliest = list(instance.release)
     starts = [-1] * count
     sequences: list[list[int]] = [[] for _ in instance.resources]
     ready: list[list[tuple[tuple[int, ...], int]]] = [[] for _ in instance.resources]
@@ -144,7 +144,7 @@ def list_schedule(
 
     def make_ready(a: int) -> None:
         ready[instance.resource[a]].append((tuple(priority[a]), a))
-        heapq.heappush(events, (max(earliest[a], 0), 1, instance.resource[a]))
+        heapq.heappush(events, (earliest[a], 1, instance.resource[a]))
 
     for a in range(count):
         if not waiting[a]:

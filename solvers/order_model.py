@@ -22,6 +22,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from schedopt.solvers.cp_sat import new_solver, run_solver
+from schedopt.solvers.frames import start_limits
 from schedopt.solvers.instance import MAX_HORIZON, Instance
 from schedopt.solvers.precedence import Precedence
 
@@ -72,11 +73,8 @@ class OrderModel:
         self, instance: Instance, *, horizon: int, bound: int, deadline: float = math.inf
     ) -> None:
         self.instance = instance
-        self.precedence = Precedence(
-            instance, None if instance.period else horizon, deadline=deadline
-        )
+        self.precedence = Precedence(instance, horizon, deadline=deadline)
         self.model = cp_model.CpModel()
-        self.latest = _latest_end(instance, horizon)
         self.literals: dict[tuple[int, int], cp_model.IntVar] = {}
         self.bound = bound
         self.horizon = horizon
@@ -100,12 +98,11 @@ class OrderModel:
             Among the solutions with the best objective find one with the smallest sum, over
             the resources, of the longest path through their ops.
         """
-        instance, head, tail = self.instance, self.precedence.head, self.precedence.tail
+        instance = self.instance
+        earliest, self.latest = start_limits(instance, self.precedence.frames, self.horizon)
         self.starts = [
-            self.model.new_int_var(
-                head[a], max(head[a], self.latest - tail[a] - duration), str(instance.ops[a])
-            )
-            for a, duration in enumerate(instance.duration)
+            self.model.new_int_var(low, max(low, high), str(op))
+            for op, low, high in zip(instance.ops, earliest, self.latest, strict=True)
         ]
         self._arcs()
         for ops in instance.ops_of_resource:
@@ -247,7 +244,8 @@ class OrderModel:
             members = sum(1 << a for a in ops)
             begin: cp_model.IntVar | int = 0
             if device is not None:
-                begin = self.model.new_int_var(0, self.latest, f"first of {device}")
+                latest = max(0, min(self.latest[a] for a in ops))
+                begin = self.model.new_int_var(0, latest, f"first of {device}")
                 self.first[device] = begin
                 for a in ops:
                     if not precedence.before[a] & members:
@@ -367,18 +365,6 @@ class _Report(cp_model.CpSolverSolutionCallback):
 
     def on_solution_callback(self) -> None:
         self._tell(round(self.objective_value))
-
-
-def _latest_end(instance: Instance, horizon: int) -> int:
-    """Time by which everything ends in some best schedule.
-
-    For the period: the spans of the devices, shifted as early as the arcs allow, leave no gap
-    longer than a lag between them.
-    """
-    if not instance.period:
-        return horizon
-    lag = max((lag for after in instance.successors for _, lag in after), default=0)
-    return len(instance.spans) * (horizon + lag)
 
 
 def _minimal(members: int, before: Sequence[int]) -> list[int]:

@@ -13,9 +13,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
+from schedopt.solvers.frames import frames
 from schedopt.solvers.instance import Instance
+
+Numbers = npt.NDArray[np.int64]
+
+MOST_HEADS = 40_000
+"""Ops times frames above which some frames are left out."""
 
 
 class Precedence:
@@ -29,8 +38,8 @@ class Precedence:
         The inverse.
     arcs
         (a, b) that time or memory added to the arcs of the instance.
-    head, tail
-        Earliest start; least time from the end of the op to the end of the schedule.
+    frames
+        Earliest start and least time to the end of each op, per frame of the objective.
     contradiction
         Whether no schedule of at most the horizon exists.
     """
@@ -48,8 +57,11 @@ class Precedence:
             members = _bits(ops)
             for a in ops:
                 self.same_resource[a] = members
+        self._numbers = [np.array(ops, np.int64) for ops in instance.ops_of_resource]
+        self._duration = np.array(instance.duration, np.int64)
         self._extra_after: list[list[int]] = [[] for _ in range(count)]
         self._order = list(range(count))
+        self.frames = list(frames(instance, most=max(1, MOST_HEADS // max(1, count))))
         self._close()
         found = True
         self.deadline = deadline
@@ -72,28 +84,59 @@ class Precedence:
                 incoming[b].append((a, 0))
         self._sort(incoming)
         before = [0] * count
-        head = list(instance.release)
+        outgoing: list[list[tuple[int, int]]] = [[] for _ in range(count)]
         for b in self._order:
             for a, lag in incoming[b]:
                 before[b] |= before[a] | 1 << a
-                head[b] = max(head[b], head[a] + instance.duration[a] + lag)
-            head[b] = max(head[b], self._stacked(before[b] & self.same_resource[b], head))
-        outgoing: list[list[tuple[int, int]]] = [[] for _ in range(count)]
-        for b, arcs in enumerate(incoming):
-            for a, lag in arcs:
                 outgoing[a].append((b, lag))
         after = [0] * count
-        tail = list(instance.delivery)
         for a in reversed(self._order):
-            for b, lag in outgoing[a]:
+            for b, _ in outgoing[a]:
                 after[a] |= after[b] | 1 << b
-                tail[a] = max(tail[a], tail[b] + instance.duration[b] + lag)
-            tail[a] = max(tail[a], self._stacked(after[a] & self.same_resource[a], tail))
-        self.before, self.after, self.head, self.tail = before, after, head, tail
-        if self.horizon is not None:
-            self.contradiction |= any(
-                head[a] + instance.duration[a] + tail[a] > self.horizon for a in range(count)
-            )
+        self.before, self.after = before, after
+        earlier, later = self._on_same_resource(before), self._on_same_resource(after)
+        for frame in self.frames:
+            self._lengthen(frame.head, self._order, incoming, earlier)
+            self._lengthen(frame.tail, self._order[::-1], outgoing, later)
+            if self.horizon is not None:
+                self.contradiction |= any(
+                    frame.head[a] + instance.duration[a] + frame.tail[a] > self.horizon
+                    for a in range(count)
+                )
+
+    def _on_same_resource(self, sets: Sequence[int]) -> list[Numbers]:
+        """Per op: the members of its bit set that are on the resource of the op."""
+        result: list[Numbers] = [np.zeros(0, np.int64)] * len(sets)
+        for ops, numbers in zip(self.instance.ops_of_resource, self._numbers, strict=True):
+            for a, row in zip(ops, _rows(sets, ops, numbers), strict=True):
+                result[a] = numbers[row]
+        return result
+
+    def _lengthen(
+        self,
+        head: list[int],
+        order: Sequence[int],
+        arcs: Sequence[Sequence[tuple[int, int]]],
+        same_resource: Sequence[Numbers],
+    ) -> None:
+        """Raise heads along arcs, and by what must come before on the same resource.
+
+        What must come before is done one after the other, each no earlier than its head. With
+        everything turned round the same holds for tails.
+        """
+        duration = self.instance.duration
+        heads = np.array(head, np.int64)
+        for b in order:
+            value = head[b]
+            for a, lag in arcs[b]:
+                value = max(value, head[a] + duration[a] + lag)
+            members = same_resource[b]
+            if len(members):
+                latest_first = heads[members].argsort()[::-1]
+                members = members[latest_first]
+                ends = heads[members] + self._duration[members].cumsum()
+                value = max(value, int(ends.max()))
+            head[b] = heads[b] = value
 
     def _sort(self, incoming: list[list[tuple[int, int]]]) -> None:
         """Topological order of all arcs; a circle is a contradiction."""
@@ -113,13 +156,6 @@ class Precedence:
         else:
             self._order = order
 
-    def _stacked(self, members: int, head: list[int]) -> int:
-        """End of the earliest execution one after the other of ops with these heads."""
-        end = 0
-        for a in sorted(_members(members), key=head.__getitem__):
-            end = max(end, head[a]) + self.instance.duration[a]
-        return end
-
     def _add(self, a: int, b: int) -> bool:
         """Let a come before b; tells whether that is new."""
         if self.before[b] >> a & 1:
@@ -133,20 +169,22 @@ class Precedence:
         return True
 
     def _by_time(self, horizon: int) -> bool:
-        duration, found = self.instance.duration, False
-        for ops in self.instance.ops_of_resource:
-            for position, a in enumerate(ops):
-                if self._late():
-                    return found
-                undecided = self.same_resource[a] & ~(self.before[a] | self.after[a])
-                for b in ops[position + 1 :]:
-                    if not undecided >> b & 1:
-                        continue
-                    both = duration[a] + duration[b]
-                    if self.head[a] + both + self.tail[b] > horizon:
-                        found |= self._add(b, a)
-                    if self.head[b] + both + self.tail[a] > horizon:
-                        found |= self._add(a, b)
+        """Order the pairs of which one order is too long for some frame."""
+        found = False
+        frames = [(np.array(f.head, np.int64), np.array(f.tail, np.int64)) for f in self.frames]
+        for ops, numbers in zip(self.instance.ops_of_resource, self._numbers, strict=True):
+            if self._late():
+                return found
+            work = self._duration[numbers]
+            too_long = np.zeros((len(ops), len(ops)), bool)  # [a, b]: a can not come before b
+            for head, tail in frames:
+                start = (head[numbers] + work)[:, None]
+                too_long |= start + (work + tail[numbers])[None, :] > horizon
+            decided = _rows(self.before, ops, numbers)
+            too_long &= ~(decided | decided.T)
+            np.fill_diagonal(too_long, False)
+            for row, column in np.argwhere(too_long).tolist():
+                found |= self._add(ops[column], ops[row])
         return found
 
     def _by_memory(self) -> bool:
@@ -249,10 +287,10 @@ def _bits(numbers: tuple[int, ...]) -> int:
     return result
 
 
-def _members(bits: int) -> list[int]:
-    result = []
-    while bits:
-        low = bits & -bits
-        result.append(low.bit_length() - 1)
-        bits ^= low
-    return result
+def _rows(sets: Sequence[int], ops: Sequence[int], numbers: Numbers) -> npt.NDArray[np.bool_]:
+    """Which of `numbers` are in the bit set of each op; one row per op."""
+    width = len(sets) // 8 + 1
+    packed = b"".join(sets[a].to_bytes(width, "little") for a in ops)
+    bits = np.frombuffer(packed, np.uint8).reshape(len(ops), width)
+    columns = bits[:, numbers >> 3] >> (numbers & 7).astype(np.uint8)
+    return (columns & 1).astype(bool)

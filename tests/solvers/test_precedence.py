@@ -74,4 +74,4 @@ def test_heads_count_the_work_that_must_come_first_on_the_resource():
         Problem.uniform(devices=1, microbatches=3, capacity=1), None
     )
     number = {op: a for a, op in enumerate(instance.ops)}
-    assert precedence.head[number[Op("F", 0, 2)]] == 6
+    assert precedence.frames[0].head[number[Op("F", 0, 2)]] == 6
