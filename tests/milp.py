@@ -39,7 +39,9 @@ class _Program:
     def __init__(self, problem: Problem, tasks: Sequence[Task]) -> None:
         self.problem, self.tasks = problem, tasks
         self.model = _silent()
-        self.horizon = sum(t.duration for t in tasks) + sum(lag for t in tasks for _, lag in t.needs)
+        self.horizon = sum(t.duration for t in tasks) + sum(
+            lag for t in tasks for _, lag in t.needs
+        )
         head, tail = _heads_and_tails(tasks)
         self.earliest = head
         self.latest = [self.horizon - tail[k] for k in range(len(tasks))]
@@ -86,9 +88,7 @@ class _Program:
         room = capacity - self.problem.static[device]
         scale = math.lcm(room.denominator, *(amount.denominator for amount in amounts))
         for a in own:
-            held = sum(
-                int(self.tasks[b].change * scale) * self.before[b, a] for b in own if b != a
-            )
+            held = sum(int(self.tasks[b].change * scale) * self.before[b, a] for b in own if b != a)
             self.model.addConstr(held + int(self.tasks[a].taken * scale) <= int(room * scale))
 
     def _names(self) -> None:
@@ -131,8 +131,7 @@ def shortest_modulo_period(problem: Problem) -> Fraction | None:
     work = [0] * problem.devices
     for task in tasks:
         work[task.device] += task.duration
-    one_by_one = sum(t.duration for t in tasks) + sum(lag for t in tasks for _, lag in t.needs)
-    for period in range(max(work), one_by_one + 1):
+    for period in range(max(work), _one_by_one(tasks) + 1):
         if _repeats(problem, tasks, period):
             return period * unit * step
     return None
@@ -145,8 +144,7 @@ def _repeats(problem: Problem, tasks: Sequence[Task], period: int) -> bool:
     moment of a period, by how many have started and how many have ended.
     """
     model = _silent()
-    distance = sum(t.duration for t in tasks) + sum(lag for t in tasks for _, lag in t.needs)
-    most = len(tasks) + distance // period
+    most = len(tasks) + _one_by_one(tasks) // period
     rounds = [model.addIntegral(0, most) for _ in tasks]
     at = [[model.addBinary() for _ in range(period)] for _ in tasks]
     model.addConstr(rounds[0] <= 0)  # everything waits for the first op, which may start at 0
@@ -205,6 +203,11 @@ def _whole_minimum(model: highspy.Highs, objective: Any) -> int | None:
     if abs(value - round(value)) > TOLERANCE:
         raise RuntimeError(f"HiGHS found {value}, which is not whole")
     return round(value)
+
+
+def _one_by_one(tasks: Sequence[Task]) -> int:
+    """Time that all ops and lags take one after the other; no best schedule takes longer."""
+    return sum(task.duration + sum(lag for _, lag in task.needs) for task in tasks)
 
 
 def _followers(tasks: Sequence[Task]) -> list[set[int]]:

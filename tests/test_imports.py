@@ -36,6 +36,7 @@ TALKS_TO_ITS_PARENT = {"solvers.worker"}
 ONLY_PROBLEM_AND_PLAIN_DATA = {
     ROOT / "schedopt" / "check.py": {"exact", "op", "problem", "schedule"},
     ROOT / "tests" / "brute_force.py": {"exact", "problem"},
+    ROOT / "tests" / "milp.py": {"problem"},
 }
 """Code that is independent of what it checks, with all it may import from the package."""
 
