@@ -26,6 +26,7 @@ def solve(
     index_order: bool = False,
     progress: ProgressCallback | None = None,
     cache: Cache | None = None,
+    memory_limit: int | None = None,
 ) -> Solution:
     """Find the best schedule of a problem and a bound that proves how good it is.
 
@@ -53,6 +54,11 @@ def solve(
     cache
         Where to look for what earlier solves have found, and to keep what this one finds; the
         result then depends on what is there. None: neither.
+    memory_limit
+        Bytes that this process and its helper processes should not take more than; 3/4 of the
+        machine's memory by default. Where an estimate goes past it, fewer threads and processes
+        run or a model is not built, and the record of that stage says so. The problem itself
+        and what the process holds already count, but are not limited.
 
     Returns
     -------
@@ -76,6 +82,7 @@ def solve(
         "time_limit": time_limit,
         "workers": workers,
         "deterministic_limit": deterministic_limit,
+        "memory_limit": memory_limit,
     }
     for name, value in limits.items():
         if value is not None and not value > 0:
@@ -91,5 +98,6 @@ def solve(
         index_order=index_order,
         progress=progress,
         cache=cache,
+        memory_limit=memory_limit,
     )
     return search.run()

@@ -22,6 +22,7 @@ from schedopt.solvers.order_model import OrderModel, Outcome
 from schedopt.solvers.periodic import PeriodicModel, shortest_periods, unrolled
 from schedopt.solvers.portfolio import candidates, justified
 from schedopt.solvers.relaxation import relaxed
+from schedopt.solvers.resident import Budget, peak_resident, size_text
 from schedopt.solvers.solution import (
     ProgressCallback,
     Solution,
@@ -56,6 +57,7 @@ class Search:
         index_order: bool,
         progress: ProgressCallback | None,
         cache: Cache | None,
+        memory_limit: int | None = None,
     ) -> None:
         self.problem = problem
         self.cache = cache
@@ -67,6 +69,8 @@ class Search:
         self.began = time.monotonic()
         self.graph = build_graph(problem, index_order=index_order)
         self.instance = build_instance(self.graph)
+        self.budget = Budget(memory_limit, workers=workers, ops=len(self.instance.ops))
+        self.peak_resident: int | None = None
         self.passages = smallest_passages(self.instance)
         self.known = Incumbent(self.graph, self.instance, began=self.began, progress=progress)
         self.records: list[StageRecord] = []
@@ -119,6 +123,7 @@ class Search:
         except KeyboardInterrupt:
             interrupted = True
         finally:
+            self.peak_resident = peak_resident(self.team.pids if self.team else ())
             if self.team is not None:
                 self.team.close()
         try:
@@ -241,10 +246,11 @@ class Search:
         if self.known.best is None:
             return "no start"
         until = self.elapsed + seconds
-        if self.workers == 1 or effort is not None:
-            return self._windows_here(until, effort)
+        note = self.budget.note(self.budget.processes, "processes")
+        if self.budget.processes == 1 or effort is not None:
+            return self._windows_here(until, effort) + note
         try:
-            return self._windows_by_team(until)
+            return self._windows_by_team(until) + note
         except TeamError as error:
             self.known.faults.append(f"windows: {error}; one process goes on")
             return self._windows_here(until, effort)
@@ -283,7 +289,10 @@ class Search:
     def _windows_by_team(self, until: float) -> str:
         if self.team is None:
             self.team = Team(
-                self.problem, index_order=self.index_order, size=self.workers, seed=self.seed
+                self.problem,
+                index_order=self.index_order,
+                size=self.budget.processes,
+                seed=self.seed,
             )
         windows = 0
         while self.elapsed < until and not self.known.closed:
@@ -296,7 +305,7 @@ class Search:
             windows += found.windows
             if found.value < self.known.best_in_steps():
                 self.known.accept(self.instance.orders(found.sequences), "windows")
-        return f"{windows} windows by {self.workers} processes"
+        return f"{windows} windows by {self.budget.processes} processes"
 
     def _relaxations(self, seconds: float, effort: float | None) -> str:
         """Bounds from some devices alone: the ends and the middle, then neighbours and ends."""
@@ -313,12 +322,13 @@ class Search:
             left = len(subsets) - position
             instance = relaxed(self.instance, devices)
             model = self._model(instance, until)
-            if model.size > MAX_BOOLEANS:
+            threads = self.budget.threads(model.size)
+            if model.size > MAX_BOOLEANS or not threads:
                 continue
             model.build()
             outcome = model.solve(
                 time_limit=(until - self.elapsed) / left,
-                workers=self.workers,
+                workers=threads,
                 seed=self.seed,
                 deterministic_limit=None if effort is None else effort / len(subsets),
             )
@@ -362,13 +372,17 @@ class Search:
             self.known.raise_bound(bound.value * instance.step, source)
         if model.size > MAX_BOOLEANS:
             return f"not built: {model.size} order Booleans, at most {MAX_BOOLEANS}"
+        threads = self.budget.threads(model.size)
+        if not threads:
+            limit = size_text(self.budget.limit or 0)
+            return f"not built: {model.size} order Booleans do not fit into {limit}"
         if self.elapsed >= until:
             return f"not built: no time left for {model.size} order Booleans"
         model.build()
         model.hint(self.known.starts(), self.known.sequences())
         outcome = model.solve(
             time_limit=until - self.elapsed,
-            workers=self.workers,
+            workers=threads,
             seed=self.seed,
             deterministic_limit=effort,
             on_solution=lambda value: self.known.tell(
@@ -380,6 +394,7 @@ class Search:
         return (
             f"{outcome.status}, {outcome.booleans} order Booleans, "
             f"deterministic time {outcome.deterministic_time:.2f}"
+            + self.budget.note(threads, "threads")
         )
 
     def _take(self, outcome: Outcome) -> None:
@@ -423,6 +438,8 @@ class Search:
             deterministic_limit=self.deterministic_limit,
             seconds=self.elapsed,
             versions=versions(),
+            memory_limit=self.budget.limit,
+            peak_resident=self.peak_resident,
         )
         if self.known.best is None:
             return solution

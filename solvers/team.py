@@ -64,6 +64,11 @@ class Team:
             self.close()
             raise TeamError(f"can not start {sys.executable}: {error}") from None
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Ids of the processes."""
+        return tuple(process.pid for process in self._processes)
+
     def run(self, sequences: Sequences, *, value: int, bound: int, seconds: float) -> Found:
         """Search for some seconds from the best known schedule.
 
