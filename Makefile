@@ -29,7 +29,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt \
 		hatchling editables
 	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt \
-		--no-build-isolation --editable ".[dev,plot]"
+		--no-build-isolation --editable ".[dev,plot,executor]"
 	@touch $(READY)
 
 demo: $(READY)

@@ -84,3 +84,7 @@ class DeadlockError(ValueError):
 
 class NotApplicableError(ValueError):
     """A classic schedule is not defined for this problem; says what it needs."""
+
+
+class SplitError(TypeError):
+    """The backward of a module can not be split into B and W; says why."""

@@ -8,7 +8,9 @@ import os
 from schedopt.cache import Cache
 from schedopt.problem import Problem
 from schedopt.solvers.engine import Search
+from schedopt.solvers.resident import Budget
 from schedopt.solvers.solution import Progress, ProgressCallback, Solution, StageRecord
+from schedopt.solvers.state import State
 
 __all__ = ["Progress", "ProgressCallback", "Solution", "StageRecord", "solve"]
 
@@ -89,15 +91,15 @@ def solve(
             raise ValueError(f"{name} must be greater than 0, got {value}")
     if time_limit is None:
         time_limit = DEFAULT_TIME_LIMIT if deterministic_limit is None else math.inf
-    search = Search(
+    workers = workers or os.cpu_count() or 1
+    state = State(
         problem,
         time_limit=time_limit,
-        workers=workers or os.cpu_count() or 1,
+        workers=workers,
         seed=seed,
         deterministic_limit=deterministic_limit,
         index_order=index_order,
         progress=progress,
-        cache=cache,
-        memory_limit=memory_limit,
+        budget=Budget(memory_limit, workers=workers),
     )
-    return search.run()
+    return Search(state, cache=cache).run()

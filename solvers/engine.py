@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,87 +10,56 @@ from importlib.metadata import version
 
 from schedopt.cache import Cache, Entry
 from schedopt.exact import text
-from schedopt.graph import build_graph
 from schedopt.problem import Problem
-from schedopt.solvers.bounds import closed_form_bound, one_machine
-from schedopt.solvers.capacity import Shortage, shortages, smallest_passages
-from schedopt.solvers.incumbent import Incumbent
-from schedopt.solvers.instance import Instance, build_instance
-from schedopt.solvers.neighbourhood import WindowSearch
-from schedopt.solvers.order_model import OrderModel, Outcome
-from schedopt.solvers.periodic import PeriodicModel, shortest_periods, unrolled
-from schedopt.solvers.portfolio import candidates, justified
-from schedopt.solvers.relaxation import relaxed
-from schedopt.solvers.resident import Budget, peak_resident, size_text
+from schedopt.solvers.capacity import Shortage, shortages
+from schedopt.solvers.constructive import build, patience, periodic, portfolio
+from schedopt.solvers.fewer import fewer_microbatches
+from schedopt.solvers.instance import Instance
+from schedopt.solvers.portfolio import candidates
+from schedopt.solvers.proving import closed_forms, order_model, relaxations
 from schedopt.solvers.solution import (
-    ProgressCallback,
     Solution,
     StageRecord,
     Status,
 )
-from schedopt.solvers.team import Team, TeamError
+from schedopt.solvers.state import State
+from schedopt.solvers.windows import Windows
 
 CACHED = "cache: "
 """Precedes the source of what an earlier solve has found."""
-MAX_BOOLEANS = 150_000
-"""Order Booleans above which the complete model is not built."""
 MAX_PAIRS = 1_500_000
-"""Pairs of ops on one resource above which it is not even measured."""
+"""Pairs of ops on one resource above which the order model is not even measured."""
 SMALL = 1_000
 """Ops up to which the complete model gets most of the time."""
-SECONDS_TO_MEETING = 3.0
-"""Seconds after which the processes of the window search exchange their best."""
+LARGE = 20_000
+"""Ops above which schedules of fewer microbatches come first."""
+
+Turn = tuple[str, float]
+"""A stage, and its share of the time that is left."""
 
 
 class Search:
-    """One solve: its limits, its best schedule and bound, and what was learnt on the way."""
+    """Runs the stages of one solve in turn.
 
-    def __init__(
-        self,
-        problem: Problem,
-        *,
-        time_limit: float,
-        workers: int,
-        seed: int,
-        deterministic_limit: float | None,
-        index_order: bool,
-        progress: ProgressCallback | None,
-        cache: Cache | None,
-        memory_limit: int | None = None,
-    ) -> None:
-        self.problem = problem
+    Parameters
+    ----------
+    state
+        The problem and its limits.
+    cache
+        What earlier solves have found, or None.
+    """
+
+    def __init__(self, state: State, *, cache: Cache | None) -> None:
+        self.state = state
+        self.known = state.known
         self.cache = cache
-        self.time_limit = time_limit
-        self.workers = workers
-        self.seed = seed
-        self.deterministic_limit = deterministic_limit
-        self.index_order = index_order
-        self.began = time.monotonic()
-        self.graph = build_graph(problem, index_order=index_order)
-        self.instance = build_instance(self.graph)
-        self.budget = Budget(memory_limit, workers=workers, ops=len(self.instance.ops))
-        self.peak_resident: int | None = None
-        self.passages = smallest_passages(self.instance)
-        self.known = Incumbent(self.graph, self.instance, began=self.began, progress=progress)
         self.records: list[StageRecord] = []
-        self.search: WindowSearch | None = None
-        self.team: Team | None = None
-
-    # ------------------------------------------------------------------ state
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the solve began."""
-        return time.monotonic() - self.began
-
-    @property
-    def time_left(self) -> float:
-        """Seconds left."""
-        return max(0.0, self.time_limit - self.elapsed)
+        self.windows = Windows(state)
+        self._effort_left = state.deterministic_limit
 
     def stage(self, name: str, run: Callable[[], str]) -> None:
         """Run one stage of the search and record what it contributed."""
-        began = self.elapsed
+        began = self.state.elapsed
         detail = "interrupted"
         try:
             detail = run()
@@ -100,52 +68,48 @@ class Search:
         finally:
             objective = self.known.best.objective if self.known.best else None
             self.records.append(
-                StageRecord(name, objective, self.known.bound, self.elapsed - began, detail)
+                StageRecord(name, objective, self.known.bound, self.state.elapsed - began, detail)
             )
 
     # ------------------------------------------------------------------ stages
 
     def run(self) -> Solution:
         """Run all stages until the time is over or the best schedule is proven optimal."""
+        state = self.state
         interrupted = False
         reasons: tuple[str, ...] = ()
         try:
             reasons = tuple(
-                _reason(self.problem, self.instance, short)
-                for short in shortages(self.instance, self.passages)
+                _reason(state.problem, state.instance, short)
+                for short in shortages(state.instance, state.passages)
             )
             if not reasons:
-                self.stage("bounds", self._bounds)
+                self.stage("bounds", partial(closed_forms, state))
                 if self.cache is not None:
                     self.stage("cache", partial(self._recall, self.cache))
-                self.stage("portfolio", self._portfolio)
+                members = list(candidates(state.graph, state.instance, state.passages))
+                if self.large:
+                    self.stage("first schedule", partial(build, state, members[:1]))
+                    self._turn("fewer microbatches", 0.7)
+                    members = [member for member in members if member.name not in state.covered]
+                self.stage("portfolio", partial(portfolio, state, members))
                 self._improve()
         except KeyboardInterrupt:
             interrupted = True
         finally:
-            self.peak_resident = peak_resident(self.team.pids if self.team else ())
-            if self.team is not None:
-                self.team.close()
+            self.windows.close()
         try:
             self._remember()
         except KeyboardInterrupt:
             interrupted = True
         return self._solution(reasons, interrupted=interrupted)
 
-    def _bounds(self) -> str:
-        instance = self.instance
-        if self._assumes_an_order() or not instance.exact:
-            instance = build_instance(build_graph(self.problem), max_horizon=None)
-        bound = closed_form_bound(instance)
-        self.known.raise_bound(bound.value * instance.step, bound.source)
-        return bound.source
-
     def _recall(self, cache: Cache) -> str:
         """The best schedule and the best bound of earlier solves."""
-        entry = cache.load(self.problem)
+        entry = cache.load(self.state.problem)
         if entry is None:
             return "nothing known"
-        if not self._assumes_an_order():  # the schedule may not keep it
+        if not self.state.assumes_an_order:  # the schedule may not keep it
             self.known.accept(entry.schedule.orders, CACHED + entry.objective_source)
         self.known.raise_bound(entry.bound, CACHED + entry.bound_source)
         return f"{entry.status}, found by {entry.objective_source}"
@@ -163,252 +127,49 @@ class Search:
             )
         )
 
-    def _portfolio(self) -> str:
-        count = 0
-        for candidate in candidates(self.graph, self.instance, self.passages):
-            if self.known.closed:
-                break
-            if self.known.best is not None and not candidate.classic and not self.time_left:
-                continue
-            orders = candidate.build()
-            if orders is not None:
-                count += 1
-                self.known.accept(orders, candidate.name, must_fit=not candidate.classic)
-        if self.known.best is not None and not self.known.closed:
-            for found in justified(self.instance, self.passages, self.known.starts()):
-                if not self.time_left:
-                    break
-                orders = self.instance.orders(found.sequences)
-                if not self.known.accept(orders, f"{self.known.best_source}, justified"):
-                    break
-        return f"{count} candidates; best: {self.known.best_source}"
-
     def _improve(self) -> None:
-        """Share the time that is left between the windows and the complete order model.
+        for name, share in self._turns():
+            self._turn(name, share)
+
+    def _turns(self) -> list[Turn]:
+        """How the stages share the time.
 
         A small model is mostly proven, so it gets most of the time, and a short try first; for
-        a large one the windows find more. Both start from the best that is known.
+        a large one the windows find more. All start from the best that is known.
         """
-        small = len(self.instance.ops) <= SMALL
-        turns: list[tuple[str, float]]
-        if small:
-            turns = [("order model", 0.1), ("windows", 0.1), ("order model", 0.6)]
-            turns += [("windows", 0.5), ("order model", 1.0)]
-        elif self.open_pairs() <= MAX_PAIRS:
-            turns = [("periodic", 0.15), ("windows", 0.6), ("relaxations", 0.4)]
-            turns += [("order model", 0.5), ("windows", 1.0)]
-        else:
-            turns = [("periodic", 0.15), ("windows", 1.0)]
-        limit = self.deterministic_limit
-        for name, share in turns:
-            if self.known.settled or not self.time_left or limit == 0:
-                return
-            seconds = self.time_left * share
-            run = {
-                "periodic": self._periodic,
-                "windows": self._windows,
-                "relaxations": self._relaxations,
-                "order model": self._order_model,
-            }[name]
-            effort = None if limit is None else limit * share
-            self.stage(name, partial(run, seconds, effort))
-            limit = None if limit is None else limit - (effort or 0)
+        is_modelled = self.state.open_pairs <= MAX_PAIRS
+        proofs: list[Turn] = [("relaxations", 0.4), ("order model", 0.5)] if is_modelled else []
+        if self.state.instance.period:
+            first = [("patience", 0.3 if is_modelled else 0.6)]
+            first += [("order model", 0.2)] if is_modelled else []
+            return [*first, ("windows", 0.6), *proofs, ("windows", 1.0)]
+        if len(self.state.instance.ops) <= SMALL:
+            first = [("order model", 0.1), ("windows", 0.1), ("order model", 0.6)]
+            return [*first, ("windows", 0.5), ("order model", 1.0)]
+        first = [] if self.large else [("fewer microbatches", 0.3)]
+        return [*first, ("periodic", 0.15), ("windows", 0.6), *proofs, ("windows", 1.0)]
 
-    def _periodic(self, seconds: float, effort: float | None) -> str:
-        """Steady states with shorter and shorter periods, unrolled."""
-        instance = self.instance
-        if self.known.best is None or not PeriodicModel.applies(instance):
-            return "does not apply: microbatches or resources differ"
-        model = PeriodicModel(instance)
-        found = shortest_periods(
-            model,
-            longest=self.known.best_in_steps() // self.problem.microbatches,
-            workers=self.workers,
-            seed=self.seed,
-            seconds=seconds,
-            deterministic_limit=effort,
-        )
-        detail = "no steady state found"
-        for steady in found:
-            period = text(steady.period * instance.step)
-            detail = f"period {period} {self.problem.time_unit} per microbatch"
-            self.known.accept(
-                instance.orders(unrolled(instance, steady)), f"steady state, {detail}"
-            )
-        return detail
-
-    def open_pairs(self) -> int:
-        """Pairs of ops that share a resource: what the order model could have to decide."""
-        return sum(len(ops) * (len(ops) - 1) // 2 for ops in self.instance.ops_of_resource)
-
-    def _windows(self, seconds: float, effort: float | None) -> str:
-        """Window search: one process per worker, or in this one if there is one worker."""
-        if self.known.best is None:
-            return "no start"
-        until = self.elapsed + seconds
-        note = self.budget.note(self.budget.processes, "processes")
-        if self.budget.processes == 1 or effort is not None:
-            return self._windows_here(until, effort) + note
-        try:
-            return self._windows_by_team(until) + note
-        except TeamError as error:
-            self.known.faults.append(f"windows: {error}; one process goes on")
-            return self._windows_here(until, effort)
-
-    def _windows_here(self, until: float, effort: float | None) -> str:
-        if self.search is None:
-            self.search = WindowSearch(
-                self.instance,
-                self.known.sequences(),
-                bound=self.known.bound_in_steps(),
-                seed=self.seed,
-            )
-        search = self.search
-        if search.current.value > self.known.best_in_steps():
-            search.restart(self.known.sequences())
-        search.bound = self.known.bound_in_steps()
-        search.deadline = self.began + until
-        windows, spent = search.windows, search.deterministic_time
-
-        def over() -> bool:
-            if effort is not None and search.deterministic_time - spent >= effort:
-                return True
-            return self.elapsed >= until
-
-        faults = len(search.faults)
-        best = search.run(
-            until=over,
-            on_better=lambda better: self.known.tell(
-                "windows", objective=better.value * self.instance.step
-            ),
-        )
-        self.known.faults += [f"windows: {fault}" for fault in search.faults[faults:]]
-        self.known.accept(self.instance.orders(best.sequences), "windows")
-        return f"{search.windows - windows} windows"
-
-    def _windows_by_team(self, until: float) -> str:
-        if self.team is None:
-            self.team = Team(
-                self.problem,
-                index_order=self.index_order,
-                size=self.budget.processes,
-                seed=self.seed,
-            )
-        windows = 0
-        while self.elapsed < until and not self.known.closed:
-            found = self.team.run(
-                self.known.sequences(),
-                value=self.known.best_in_steps(),
-                bound=self.known.bound_in_steps(),
-                seconds=min(SECONDS_TO_MEETING, until - self.elapsed),
-            )
-            windows += found.windows
-            if found.value < self.known.best_in_steps():
-                self.known.accept(self.instance.orders(found.sequences), "windows")
-        return f"{windows} windows by {self.budget.processes} processes"
-
-    def _relaxations(self, seconds: float, effort: float | None) -> str:
-        """Bounds from some devices alone: the ends and the middle, then neighbours and ends."""
-        used = sorted({resource.device for resource in self.instance.resources})
-        first, last, middle = used[0], used[-1], used[len(used) // 2]
-        subsets: list[set[int]] = []
-        for devices in ({first}, {last}, {middle}, set(used[:2]), {first, last}, set(used[-2:])):
-            if devices not in subsets and len(devices) < len(used):
-                subsets.append(devices)
-        until, before = self.elapsed + seconds, self.known.bound
-        for position, devices in enumerate(subsets):
-            if self.known.closed or self.elapsed >= until:
-                break
-            left = len(subsets) - position
-            instance = relaxed(self.instance, devices)
-            model = self._model(instance, until)
-            threads = self.budget.threads(model.size)
-            if model.size > MAX_BOOLEANS or not threads:
-                continue
-            model.build()
-            outcome = model.solve(
-                time_limit=(until - self.elapsed) / left,
-                workers=threads,
-                seed=self.seed,
-                deterministic_limit=None if effort is None else effort / len(subsets),
-            )
-            names = " and ".join(map(str, sorted(devices)))
-            source = f"device{'s' if len(devices) > 1 else ''} {names} alone"
-            if outcome.status in ("infeasible", "invalid"):
-                self.known.faults.append(
-                    f"CP-SAT calls the relaxation to {source} {outcome.status}"
-                )
-            elif not self._assumes_an_order():
-                self.known.raise_bound(outcome.bound * instance.step, source)
-        return f"{len(subsets)} relaxations, " + (
-            f"bound from {self.known.bound_source}"
-            if self.known.bound > before
-            else "no better bound"
-        )
-
-    def _assumes_an_order(self) -> bool:
-        """Whether unequal microbatches are kept in order, which is no rule of the problem."""
-        return self.index_order and len(set(self.problem.factors)) > 1
-
-    def _model(self, instance: Instance, until: float) -> OrderModel:
-        """Order model of the instance or a relaxation of it, within what is known."""
-        return OrderModel(
-            instance,
-            horizon=self.known.best_in_steps(),
-            bound=self.known.bound_in_steps(),
-            deadline=self.began + until,
-        )
-
-    def _order_model(self, seconds: float, effort: float | None) -> str:
-        """The complete order model, with the best schedule as hint and horizon."""
-        if self.known.best is None:
-            return "no start"
-        instance = self.instance
-        until = self.elapsed + seconds
-        model = self._model(instance, until)
-        if not self._assumes_an_order() and not model.precedence.contradiction:
-            bound = max(one_machine(instance, model.precedence.frames))
-            source = f"{bound.source}, with what memory and the best schedule decide"
-            self.known.raise_bound(bound.value * instance.step, source)
-        if model.size > MAX_BOOLEANS:
-            return f"not built: {model.size} order Booleans, at most {MAX_BOOLEANS}"
-        threads = self.budget.threads(model.size)
-        if not threads:
-            limit = size_text(self.budget.limit or 0)
-            return f"not built: {model.size} order Booleans do not fit into {limit}"
-        if self.elapsed >= until:
-            return f"not built: no time left for {model.size} order Booleans"
-        model.build()
-        model.hint(self.known.starts(), self.known.sequences())
-        outcome = model.solve(
-            time_limit=until - self.elapsed,
-            workers=threads,
-            seed=self.seed,
-            deterministic_limit=effort,
-            on_solution=lambda value: self.known.tell(
-                "order model", objective=value * instance.step
-            ),
-            on_bound=lambda bound: self.known.tell("order model", bound=bound * instance.step),
-        )
-        self._take(outcome)
-        return (
-            f"{outcome.status}, {outcome.booleans} order Booleans, "
-            f"deterministic time {outcome.deterministic_time:.2f}"
-            + self.budget.note(threads, "threads")
-        )
-
-    def _take(self, outcome: Outcome) -> None:
-        """Take over what the order model found, unless it contradicts what is known."""
-        if outcome.status in ("infeasible", "invalid"):
-            self.known.faults.append(
-                f"CP-SAT calls the order model {outcome.status}, but a valid schedule is known; "
-                "its answer is not used"
-            )
+    def _turn(self, name: str, share: float) -> None:
+        """Run one stage for a share of the time and of the effort that are left."""
+        limit, state = self._effort_left, self.state
+        if self.known.settled or not state.time_left or limit == 0:
             return
-        if outcome.sequences is not None:
-            self.known.accept(self.instance.orders(outcome.sequences), "order model")
-        if not self._assumes_an_order():
-            self.known.raise_bound(outcome.bound * self.instance.step, "order model")
+        runs: dict[str, Callable[[float, float | None], str]] = {
+            "patience": partial(patience, state),
+            "fewer microbatches": partial(fewer_microbatches, state),
+            "periodic": partial(periodic, state),
+            "windows": self.windows.run,
+            "relaxations": partial(relaxations, state),
+            "order model": partial(order_model, state),
+        }
+        effort = None if limit is None else limit * share
+        self.stage(name, partial(runs[name], state.time_left * share, effort))
+        self._effort_left = None if limit is None else limit - (effort or 0)
+
+    @property
+    def large(self) -> bool:
+        """Whether schedules of fewer microbatches come first."""
+        return len(self.state.instance.ops) > LARGE
 
     def _solution(self, reasons: Sequence[str], *, interrupted: bool) -> Solution:
         status: Status = "feasible"
@@ -419,7 +180,7 @@ class Search:
         elif self.known.closed:
             status = "optimal"
         solution = Solution(
-            problem=self.problem,
+            problem=self.state.problem,
             schedule=self.known.best,
             status=status,
             objective=None if self.known.best is None else self.known.best.objective,
@@ -432,14 +193,14 @@ class Search:
             faults=tuple(self.known.faults),
             interrupted=interrupted,
             resolution_note=self._resolution_note(),
-            seed=self.seed,
-            workers=self.workers,
-            time_limit=None if math.isinf(self.time_limit) else self.time_limit,
-            deterministic_limit=self.deterministic_limit,
-            seconds=self.elapsed,
+            seed=self.state.seed,
+            workers=self.state.workers,
+            time_limit=None if math.isinf(self.state.time_limit) else self.state.time_limit,
+            deterministic_limit=self.state.deterministic_limit,
+            seconds=self.state.elapsed,
             versions=versions(),
-            memory_limit=self.budget.limit,
-            peak_resident=self.peak_resident,
+            memory_limit=self.state.budget.limit,
+            peak_resident=self.state.budget.peak,
         )
         if self.known.best is None:
             return solution
@@ -447,10 +208,10 @@ class Search:
         return replace(solution, schedule=named)
 
     def _resolution_note(self) -> str:
-        instance = getattr(self, "instance", None)
-        if instance is None or instance.exact:
+        instance = self.state.instance
+        if instance.exact:
             return "exact"
-        unit = self.problem.time_unit
+        unit = self.state.problem.time_unit
         return (
             f"searched in steps of {text(instance.step)} {unit}, times rounded down; the schedule "
             "is timed with the exact numbers and the bound holds for them"

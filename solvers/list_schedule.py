@@ -8,6 +8,7 @@ the memory that is left (the banker's rule).
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -112,7 +113,8 @@ def list_schedule(
     passages: dict[tuple[int, int], Passage],
     priority: Sequence[tuple[int, ...]],
     *,
-    patience: float = 0.0,
+    patience: float | Sequence[float] = 0.0,
+    may_idle: Sequence[int] | None = None,
 ) -> ListSchedule:
     """Build a schedule.
 
@@ -124,7 +126,9 @@ def list_schedule(
         Per op; the smallest of the ops that can start goes first.
     patience
         An op is held back if one of smaller priority becomes ready within this share of its
-        duration.
+        duration; one number, or one per resource.
+    may_idle
+        Steps per resource, from its first op on, after which it holds back no op any more.
     """
     count = len(instance.ops)
     memory = _Memory(instance, passages)
@@ -134,6 +138,8 @@ def list_schedule(
     sequences: list[list[int]] = [[] for _ in instance.resources]
     ready: list[list[tuple[tuple[int, ...], int]]] = [[] for _ in instance.resources]
     free_at = [0] * len(instance.resources)
+    patiences = [patience] * len(free_at) if isinstance(patience, float) else patience
+    idle = list(may_idle) if may_idle is not None else None
     resources_of_device: dict[int, set[int]] = {}
     for a in range(count):
         for use in instance.memory[a]:
@@ -159,12 +165,16 @@ def list_schedule(
             continue
         if free_at[what] > now:
             continue
-        chosen = _choose(instance, memory, ready[what], earliest, now, patience)
+        begun = bool(sequences[what])
+        limit = math.inf if idle is None or not begun else free_at[what] + idle[what]
+        chosen = _choose(instance, memory, ready[what], earliest, now, limit, patiences[what])
         if chosen is None:
             continue
-        if kind == 1 and patience and not instance.within_microbatch[chosen]:
+        if kind == 1 and patiences[what] and not instance.within_microbatch[chosen]:
             heapq.heappush(events, (now, 2, what))
             continue
+        if idle is not None and begun:
+            idle[what] -= now - free_at[what]
         ready[what].remove((tuple(priority[chosen]), chosen))
         memory.start(chosen)
         end = now + instance.duration[chosen]
@@ -187,13 +197,15 @@ def _choose(
     ready: list[tuple[tuple[int, ...], int]],
     earliest: Sequence[int],
     now: int,
+    limit: float,
     patience: float,
 ) -> int | None:
+    """The op to start now; None to wait for a better one, no longer than until the limit."""
     soonest: int | None = None  # when an op of smaller priority than the chosen becomes ready
     for _, a in sorted(ready):
         if earliest[a] > now:
             soonest = earliest[a] if soonest is None else min(soonest, earliest[a])
         elif memory.may_start(a):
-            wait_until = now + patience * instance.duration[a]
+            wait_until = min(now + patience * instance.duration[a], limit)
             return None if soonest is not None and soonest < wait_until else a
     return None

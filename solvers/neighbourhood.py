@@ -17,12 +17,13 @@ import math
 import random
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from schedopt.solvers.instance import Instance
 from schedopt.solvers.order_model import OrderModel
-from schedopt.solvers.ordered import CircleError, OrderedInstance
+from schedopt.solvers.ordered import CircleError, OrderedInstance, Sequences
+from schedopt.solvers.stretch import Repeat
 
 SIZES = (40, 80, 160, 320)
 """Free ops of a window."""
@@ -30,6 +31,8 @@ MOST_OPS = 640
 """Ops of a window, those outside its band included."""
 EXPLORATION = 0.3
 """Share of the windows whose shape is not the best so far."""
+IDLE = 0.75
+"""Share of the windows that are placed where resources are idle; the rest can be anywhere."""
 MEMORY = 0.95
 """What the gain and the cost of a shape keep with each window of it."""
 DETERMINISTIC_TIME_PER_WINDOW = 0.5
@@ -75,6 +78,8 @@ class WindowSearch:
         Of the choice of windows.
     workers
         Of CP-SAT, per window.
+    kept
+        What stays as it is, so that it can still be repeated.
 
     Attributes
     ----------
@@ -85,13 +90,15 @@ class WindowSearch:
     def __init__(
         self,
         instance: Instance,
-        sequences: Sequence[Sequence[int]],
+        sequences: Sequences,
         *,
         bound: int,
         seed: int,
         workers: int = 1,
+        kept: Repeat | None = None,
     ) -> None:
         self.current = OrderedInstance(instance, sequences)
+        self.kept = kept
         self.bound = bound
         self.random = random.Random(seed)
         self.workers = workers
@@ -109,7 +116,7 @@ class WindowSearch:
             if share <= 1
         ]
 
-    def restart(self, sequences: Sequence[Sequence[int]]) -> None:
+    def restart(self, sequences: Sequences) -> None:
         """Go on from another schedule, with what was learnt about the shapes."""
         self.current = OrderedInstance(self.current.instance, sequences)
 
@@ -134,7 +141,7 @@ class WindowSearch:
         shape = self._choose_shape()
         before = self.deterministic_time
         begin, end, band = self._place(shape)
-        sub, members = window(self.current, begin, end, band)
+        sub, members = window(self.current, begin, end, band, kept=self.kept)
         gain = 0.0
         if len(members) > 1:
             gain = self._solve(sub, members)
@@ -158,8 +165,26 @@ class WindowSearch:
         first = pick.randrange(count - width + 1)
         ops = min(shape.ops * pick.uniform(0.6, 1.4) * count / width, MOST_OPS)
         length = max(1, int(ops / len(current.starts) * (max(current.starts) + 1)))
-        begin = pick.randrange(-length // 2, max(1, max(current.starts) - length // 2 + 1))
-        return begin, begin + length, set(range(first, first + width))
+        band = range(first, first + width)
+        idle = self._idle(band) if pick.random() < IDLE else []
+        if idle:
+            gap = pick.choices(idle, [len(gap) for gap in idle])[0]
+            begin = pick.choice(gap) - pick.randrange(length + 1)
+        else:
+            begin = pick.randrange(-length // 2, max(1, max(current.starts) - length // 2 + 1))
+        return begin, begin + length, set(band)
+
+    def _idle(self, band: Iterable[int]) -> list[range]:
+        """Times in which the resources of a band are idle."""
+        starts, duration = self.current.starts, self.current.instance.duration
+        gaps = []
+        for r in band:
+            free_at = min(self.current.starts)
+            for a in self.current.sequences[r]:
+                gaps.append(range(free_at, starts[a]))
+                free_at = starts[a] + duration[a]
+            gaps.append(range(free_at, self.current.value))
+        return [gap for gap in gaps if gap]
 
     def _solve(self, sub: Instance, members: list[int]) -> float:
         current = self.current
@@ -216,16 +241,18 @@ def _put_back(
 
 
 def window(
-    current: OrderedInstance, begin: int, end: int, band: set[int]
+    current: OrderedInstance, begin: int, end: int, band: set[int], *, kept: Repeat | None = None
 ) -> tuple[Instance, list[int]]:
     """The ops that start in [begin, end) as an instance of its own.
 
-    Resources outside `band` keep their order. Returns the instance and, per op of it, the op
-    of the whole instance.
+    Resources outside `band` keep their order. What is `kept` is left out, and what lies on the
+    other side of it. Returns the instance and, per op of it, the op of the whole instance.
     """
     instance, starts, tails = current.instance, current.starts, current.tails
     duration = instance.duration
     ranges = [_range(starts, sequence, begin, end) for sequence in current.sequences]
+    if kept is not None:
+        ranges = _outside(kept, ranges)
     inside = {
         a
         for sequence, (low, high) in zip(current.sequences, ranges, strict=True)
@@ -294,3 +321,15 @@ def _range(starts: Sequence[int], sequence: Sequence[int], begin: int, end: int)
     """Positions of the ops of a resource that start in [begin, end)."""
     key = starts.__getitem__
     return bisect_left(sequence, begin, key=key), bisect_left(sequence, end, key=key)
+
+
+def _outside(kept: Repeat, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges of positions cut to one side of what is kept: before it if any lies there."""
+    if any(low < begin for (low, _), begin in zip(ranges, kept.begin, strict=True)):
+        return [
+            (min(low, begin), min(high, begin))
+            for (low, high), begin in zip(ranges, kept.begin, strict=True)
+        ]
+    return [
+        (max(low, end), max(high, end)) for (low, high), end in zip(ranges, kept.end, strict=True)
+    ]

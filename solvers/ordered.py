@@ -7,6 +7,9 @@ from itertools import pairwise
 
 from schedopt.solvers.instance import Instance
 
+Sequences = Sequence[Sequence[int]]
+"""Orders of the resources, by op numbers."""
+
 
 class CircleError(ValueError):
     """Orders wait for each other in a circle."""
@@ -41,7 +44,7 @@ class OrderedInstance:
 
     PASSES = 4
 
-    def __init__(self, instance: Instance, sequences: Sequence[Sequence[int]]) -> None:
+    def __init__(self, instance: Instance, sequences: Sequences) -> None:
         self.instance = instance
         self.sequences = tuple(map(tuple, sequences))
         count = len(instance.ops)

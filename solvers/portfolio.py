@@ -20,6 +20,8 @@ from schedopt.variants import refine_orders
 
 PATIENCE = (0.0, 0.1, 0.25, 0.5, 1.0)
 ROUNDS_OF_JUSTIFICATION = 4
+PATIENT_RULE = "nearest to its end"
+"""The rule that gains most from patience."""
 
 
 class Candidate(NamedTuple):

@@ -1,6 +1,6 @@
 """What is decided before the search: precedences that the arcs, time and memory force.
 
-Three rules are repeated until nothing new follows:
+Three rules are repeated until hardly anything new follows:
 
 * arcs: the transitive closure, and heads and tails along it; among the ops of one resource
   that must all come before an op, the work adds up;
@@ -23,6 +23,8 @@ from schedopt.solvers.instance import Instance
 
 Numbers = npt.NDArray[np.int64]
 
+WORTHWHILE = 0.05
+"""New arcs of a round, as a share of those before, that are worth another round."""
 MOST_HEADS = 40_000
 """Ops times frames above which some frames are left out."""
 
@@ -63,13 +65,16 @@ class Precedence:
         self._order = list(range(count))
         self.frames = list(frames(instance, most=max(1, MOST_HEADS // max(1, count))))
         self._close()
-        found = True
         self.deadline = deadline
-        while found and not self.contradiction and not self._late():
-            found = horizon is not None and self._by_time(horizon)
-            found = self._by_memory() or found
-            if found:
+        worthwhile = True
+        while worthwhile and not self.contradiction and not self._late():
+            known = len(self.arcs)
+            if horizon is not None:
+                self._by_time(horizon)
+            self._by_memory()
+            if len(self.arcs) > known:
                 self._close()
+            worthwhile = len(self.arcs) - known > WORTHWHILE * known
 
     def _late(self) -> bool:
         """Whether there is no time for more; what is decided by then is as true as it was."""
@@ -156,25 +161,23 @@ class Precedence:
         else:
             self._order = order
 
-    def _add(self, a: int, b: int) -> bool:
-        """Let a come before b; tells whether that is new."""
+    def _add(self, a: int, b: int) -> None:
+        """Let a come before b."""
         if self.before[b] >> a & 1:
-            return False
+            return
         if self.after[b] >> a & 1:
             self.contradiction = True
         self._extra_after[a].append(b)
         self.arcs.append((a, b))
         self.before[b] |= 1 << a  # until the next closure, so that it is added once
         self.after[a] |= 1 << b
-        return True
 
-    def _by_time(self, horizon: int) -> bool:
+    def _by_time(self, horizon: int) -> None:
         """Order the pairs of which one order is too long for some frame."""
-        found = False
         frames = [(np.array(f.head, np.int64), np.array(f.tail, np.int64)) for f in self.frames]
         for ops, numbers in zip(self.instance.ops_of_resource, self._numbers, strict=True):
             if self._late():
-                return found
+                return
             work = self._duration[numbers]
             too_long = np.zeros((len(ops), len(ops)), bool)  # [a, b]: a can not come before b
             for head, tail in frames:
@@ -184,11 +187,9 @@ class Precedence:
             too_long &= ~(decided | decided.T)
             np.fill_diagonal(too_long, False)
             for row, column in np.argwhere(too_long).tolist():
-                found |= self._add(ops[column], ops[row])
-        return found
+                self._add(ops[column], ops[row])
 
-    def _by_memory(self) -> bool:
-        found = False
+    def _by_memory(self) -> None:
         users: dict[int, list[int]] = {}
         for a, uses in enumerate(self.instance.memory):
             for use in uses:
@@ -200,12 +201,11 @@ class Precedence:
                 peak = change.acquired[a] + change.transient[a]
                 if peak and not self._late():
                     room = self.instance.available[device] - peak
-                    found |= self._release_before(a, room, ops, change)
-        return found
+                    self._release_before(a, room, ops, change)
 
-    def _release_before(self, a: int, room: int, ops: list[int], change: _Change) -> bool:
+    def _release_before(self, a: int, room: int, ops: list[int], change: _Change) -> None:
         """Ops that must have released before `a` fits into `room`."""
-        before, after, found = self.before[a], self.after[a], False
+        before, after = self.before[a], self.after[a]
         level = 0
         open_ops: dict[int, list[int]] = {}
         for b in ops:
@@ -217,7 +217,7 @@ class Precedence:
         least = level - sum(gain.values())
         if least > room:
             self.contradiction = True
-            return False
+            return
         free = 0  # ops that may come later, and so may all that follow them
         for b in (b for candidates in open_ops.values() for b in candidates):
             if free >> b & 1 or not change.released[b]:
@@ -229,10 +229,9 @@ class Precedence:
                 if len(kept) < len(candidates):
                     lost += gain[microbatch] - change.best_release(kept)
             if least + lost > room:
-                found |= self._add(b, a)
+                self._add(b, a)
             else:
                 free |= later
-        return found
 
 
 class _Change:

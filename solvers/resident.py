@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 SHARE = 0.75
@@ -26,42 +27,65 @@ BYTES_PER_OP = 3 * 2**10
 
 
 class Budget:
-    """How many threads and processes fit into a limit of memory, given in bytes.
+    """How many threads and processes of a search fit into a limit of memory.
 
     Parameters
     ----------
     limit
-        What this process and its helpers may take; a share of the machine's memory if None.
+        Bytes that this process and its helpers may take; a share of the machine's memory if None.
     workers
         Threads and processes that are wanted.
-    ops
-        Ops of the problem.
 
     Attributes
     ----------
     limit
         None if the memory of the machine is not known.
-    processes
-        Processes of the window search; with 1 it runs in this process. They get at most half
-        of what this process does not hold already.
     """
 
-    def __init__(self, limit: int | None, *, workers: int, ops: int) -> None:
+    def __init__(self, limit: int | None, *, workers: int) -> None:
         total = machine_memory()
         if limit is None and total is not None:
             limit = int(SHARE * total)
         self.limit = limit
         self.workers = workers
-        held = _status("VmRSS") or peak_resident() or 0
-        room = math.inf if limit is None else max(0, limit - held)
-        each = bytes_of_process(ops)
-        self.processes = max(1, int(min(workers, room / 2 // each)))
-        self._room = room - (self.processes * each if self.processes > 1 else 0)
+        self._reserved = 0
+        self._peaks: list[int | None] = []
+
+    @cached_property
+    def room(self) -> float:
+        """Bytes of the limit that this process did not hold already when it was first asked."""
+        if self.limit is None:
+            return math.inf
+        return max(0, self.limit - (_status("VmRSS") or peak_resident() or 0))
 
     def threads(self, booleans: int) -> int:
         """Threads that can search an order model of so many Booleans; 0 if it does not fit."""
+        left = self.room - self._reserved
         counts = range(self.workers, 0, -1)
-        return next((n for n in counts if bytes_of_model(booleans, n) <= self._room), 0)
+        return next((n for n in counts if bytes_of_model(booleans, n) <= left), 0)
+
+    def processes(self, ops: int) -> int:
+        """Processes that can search windows of a problem of so many ops, in half of the room.
+
+        With 1 the search is in this process.
+        """
+        return max(1, int(min(self.workers, self.room / 2 // bytes_of_process(ops))))
+
+    def open(self, processes: int, ops: int) -> None:
+        """Processes of the window search are started."""
+        self._reserved = processes * bytes_of_process(ops)
+
+    def close(self, helpers: Sequence[int]) -> None:
+        """These processes, by their ids, are about to end."""
+        self._reserved = 0
+        self._peaks.append(peak_resident(helpers))
+
+    @property
+    def peak(self) -> int | None:
+        """Largest resident memory of this process and its helpers so far; None if not known."""
+        peaks = [peak_resident(), *self._peaks]
+        known = [peak for peak in peaks if peak is not None]
+        return max(known) if len(known) == len(peaks) else None
 
     def note(self, count: int, what: str) -> str:
         """Remark for a record of the search, "" if as many run as are wanted."""
@@ -80,7 +104,7 @@ def bytes_of_process(ops: int) -> int:
     return BYTES_PER_PROCESS + BYTES_PER_OP * ops
 
 
-def peak_resident(helpers: Iterable[int] = ()) -> int | None:
+def peak_resident(helpers: Sequence[int] = ()) -> int | None:
     """Largest resident memory that this process has ever had, in bytes; None if not known.
 
     With process ids of running helpers the sum of their largest and its own, which is never less
@@ -89,7 +113,7 @@ def peak_resident(helpers: Iterable[int] = ()) -> int | None:
     own = _status("VmHWM")
     if own is not None:
         return own + sum(_status("VmHWM", pid) or 0 for pid in helpers)
-    if sys.platform == "win32" or any(True for _ in helpers):
+    if sys.platform == "win32" or helpers:
         return None
     import resource  # there is none on Windows
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from schedopt.problem import Problem
-
-Sequences = Sequence[Sequence[int]]
+from schedopt.solvers.ordered import Sequences
+from schedopt.solvers.stretch import Repeat
 
 
 class Found(NamedTuple):
@@ -38,9 +37,19 @@ class Team:
         Number of processes.
     seed
         The processes search with seeds derived from it.
+    kept
+        As for `schedopt.solvers.neighbourhood.WindowSearch`.
     """
 
-    def __init__(self, problem: Problem, *, index_order: bool, size: int, seed: int) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        index_order: bool,
+        size: int,
+        seed: int,
+        kept: Repeat | None = None,
+    ) -> None:
         self._values: list[int | None] = [None] * size
         self._processes: list[subprocess.Popen[str]] = []
         try:
@@ -58,6 +67,7 @@ class Team:
                     "problem": problem.to_dict(),
                     "index_order": index_order,
                     "seed": seed * 1000 + number,
+                    "kept": kept,
                 }
                 self._send(process, head)
         except OSError as error:
@@ -69,10 +79,20 @@ class Team:
         """Ids of the processes."""
         return tuple(process.pid for process in self._processes)
 
-    def run(self, sequences: Sequences, *, value: int, bound: int, seconds: float) -> Found:
+    def run(
+        self,
+        sequences: Sequences,
+        *,
+        value: int,
+        bound: int,
+        seconds: float,
+        latest: float | None = None,
+    ) -> Found:
         """Search for some seconds from the best known schedule.
 
-        A process whose own walk stands at that value already goes on from where it is.
+        A process whose own walk stands at that value already goes on from where it is. The window
+        it is at is solved to its end, if that comes within `latest` seconds (default: `seconds`),
+        because on a busy machine one window can take longer than `seconds`.
         """
         for number, process in enumerate(self._processes):
             own = self._values[number]
@@ -80,6 +100,7 @@ class Team:
                 "sequences": None if own is not None and own <= value else sequences,
                 "bound": bound,
                 "seconds": seconds,
+                "latest": seconds if latest is None else latest,
             }
             self._send(process, task)
         best = Found(value, sequences, 0)

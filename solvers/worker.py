@@ -17,6 +17,7 @@ from schedopt.graph import build_graph
 from schedopt.problem import Problem
 from schedopt.solvers.instance import build_instance
 from schedopt.solvers.neighbourhood import WindowSearch
+from schedopt.solvers.stretch import Repeat
 
 
 def main() -> None:
@@ -29,14 +30,19 @@ def main() -> None:
         task: dict[str, Any] = json.loads(line)
         if search is None:
             search = WindowSearch(
-                instance, task["sequences"], bound=task["bound"], seed=head["seed"]
+                instance,
+                task["sequences"],
+                bound=task["bound"],
+                seed=head["seed"],
+                kept=None if head["kept"] is None else Repeat(*head["kept"]),
             )
         elif task["sequences"] is not None:
             search.restart(task["sequences"])
         search.bound = task["bound"]
         before = search.windows
-        search.deadline = time.monotonic() + task["seconds"]
-        best = search.run(until=_after(search.deadline))
+        now = time.monotonic()
+        search.deadline = now + task["latest"]
+        best = search.run(until=_after(now + task["seconds"]))
         answer = {
             "value": best.value,
             "sequences": best.sequences,

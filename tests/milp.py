@@ -39,9 +39,7 @@ class _Program:
     def __init__(self, problem: Problem, tasks: Sequence[Task]) -> None:
         self.problem, self.tasks = problem, tasks
         self.model = _silent()
-        self.horizon = sum(t.duration for t in tasks) + sum(
-            lag for t in tasks for _, lag in t.needs
-        )
+        self.horizon = _one_by_one(tasks)
         head, tail = _heads_and_tails(tasks)
         self.earliest = head
         self.latest = [self.horizon - tail[k] for k in range(len(tasks))]

@@ -15,14 +15,14 @@ for any durations, lags and amounts of memory:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import networkx as nx
 
 from schedopt.graph import FIFO
-from schedopt.op import Op, Resource
+from schedopt.op import MemoryUse, Op, Resource
 
 FILL, STEADY, DRAIN = range(3)
 EVERYWHERE = frozenset({FILL, STEADY, DRAIN})
@@ -69,9 +69,9 @@ def squeeze(
     graph: nx.DiGraph[Op],
     pattern: Mapping[Resource, Sequence[PatternOp]],
     limit: Mapping[int, int],
-    how: Squeezing,
-) -> dict[Resource, list[Op]]:
-    """Orders of a pattern that has been squeezed.
+    ways: Iterable[Squeezing],
+) -> Iterator[dict[Resource, list[Op]]]:
+    """Orders of a pattern that has been squeezed, for each way to do it.
 
     Parameters
     ----------
@@ -83,22 +83,26 @@ def squeeze(
     limit
         Memory of each device in steps of the graph, static memory not counted. Where the pattern
         itself needs more, that is the limit.
-    how
+    ways
         The rules.
     """
-    state = _State(graph, how)
-    for resource, ops in pattern.items():
-        uses = [_use(graph, item.op) for item in ops]
-        most = max(limit[resource.device], peak_of_pattern(graph, ops))
-        state.devices[resource] = _Device(ops, uses, most, how.reserving)
-    return state.run()
+    numbered = _Numbered(graph, pattern)
+    limits = {
+        resource: max(limit[resource.device], numbered.peak(resource)) for resource in pattern
+    }
+    for how in ways:
+        orders = _Run(numbered, limits, how).orders()
+        yield {
+            resource: [numbered.ops[a] for a in order]
+            for resource, order in zip(pattern, orders, strict=True)
+        }
 
 
 def peak_of_pattern(graph: nx.DiGraph[Op], ops: Iterable[PatternOp]) -> int:
     """Peak memory of the ops of one device in their order, in steps, without static memory."""
     level = peak = 0
     for item in ops:
-        use = _use(graph, item.op)
+        use = _use(graph.nodes[item.op]["memory"])
         peak = max(peak, level + use.during)
         level += use.change
     return peak
@@ -111,172 +115,197 @@ class _Use(NamedTuple):
     change: int
 
 
-def _use(graph: nx.DiGraph[Op], op: Op) -> _Use:
-    memory = graph.nodes[op]["memory"]
+def _use(memory: tuple[MemoryUse, ...]) -> _Use:
     acquired = sum(use.acquired for use in memory)
     transient = sum(use.transient for use in memory)
     return _Use(acquired + transient, acquired - sum(use.released for use in memory))
 
 
-@dataclass
-class _Device:
-    """What one device has done and has left of its pattern."""
+class _Numbered:
+    """The ops of a pattern as numbers 0..n-1: one resource after the other, in pattern order.
 
-    pattern: Sequence[PatternOp]
-    uses: list[_Use]
+    Everything is looked up for each op at each step, so it is in lists.
+    """
+
+    def __init__(
+        self, graph: nx.DiGraph[Op], pattern: Mapping[Resource, Sequence[PatternOp]]
+    ) -> None:
+        items = [item for part in pattern.values() for item in part]
+        nodes = [graph.nodes[item.op] for item in items]
+        self.ops = [item.op for item in items]
+        self.phase = [item.phase for item in items]
+        self.duration: list[int] = [node["duration"] for node in nodes]
+        known = {memory: _use(memory) for memory in {node["memory"] for node in nodes}}
+        self.during = [known[node["memory"]].during for node in nodes]
+        self.change = [known[node["memory"]].change for node in nodes]
+        self.resource: list[int] = []
+        self.range_of: dict[Resource, range] = {}
+        for index, (resource, part) in enumerate(pattern.items()):
+            self.range_of[resource] = range(len(self.resource), len(self.resource) + len(part))
+            self.resource += [index] * len(part)
+        number = {op: a for a, op in enumerate(self.ops)}
+        self.successors: list[list[tuple[int, int]]] = []
+        self.predecessors = [0] * len(items)
+        for op in self.ops:
+            after = [
+                (number[target], edge["lag"])
+                for target, edge in graph.adj[op].items()
+                if edge["reason"] != FIFO
+            ]
+            self.successors.append(after)
+            for b, _ in after:
+                self.predecessors[b] += 1
+
+    def peak(self, resource: Resource) -> int:
+        """Peak memory of a resource in the order of the pattern."""
+        level = peak = 0
+        for a in self.range_of[resource]:
+            peak = max(peak, level + self.during[a])
+            level += self.change[a]
+        return peak
+
+    def streams(self, resource: Resource) -> list[list[int]]:
+        """Ops of a resource by kind and stage, the first of each at its end."""
+        streams: dict[tuple[str, int], list[int]] = {}
+        for a in reversed(self.range_of[resource]):
+            streams.setdefault(self.ops[a][:2], []).append(a)
+        return list(streams.values())
+
+
+@dataclass(slots=True)
+class _Device:
+    """What one device has done and has left of its pattern.
+
+    `first` is the first op of the pattern that is not done; `front` the first of those that are
+    not lazy.
+    """
+
+    streams: list[list[int]]
+    order: list[int]
     limit: int
-    reserving: bool
-    position: dict[Op, int] = field(default_factory=dict)
-    streams: dict[tuple[str, int], list[Op]] = field(default_factory=dict)
-    done: list[bool] = field(default_factory=list)
-    first: int = 0
+    end: int
+    first: int
+    front: int
     level: int = 0
     free_at: int = 0
     busy: int = 0
-    order: list[Op] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        for position, item in enumerate(self.pattern):
-            self.position[item.op] = position
-            self.streams.setdefault(item.op[:2], []).append(item.op)
-        for stream in self.streams.values():
-            stream.reverse()
-        self.done = [False] * len(self.pattern)
-
-    @property
-    def idle(self) -> int:
-        """Idle time from 0 to the end of the last op."""
-        return self.free_at - self.busy
-
-    def fits(self, position: int) -> bool:
-        """Whether the op can come next and the rest of the pattern after it."""
-        if position == self.first:
-            return True
-        use = self.uses[position]
-        if self.level + use.during > self.limit:
-            return False
-        if use.change <= 0:
-            return True
-        level = self.level + use.change
-        for earlier in range(self.first, position):
-            if not self.done[earlier]:
-                if level + self.uses[earlier].during > self.limit:
-                    return False
-                change = self.uses[earlier].change
-                level += max(change, 0) if self.reserving else change
-        return True
-
-    def take(self, position: int, start: int, end: int) -> None:
-        op = self.pattern[position].op
-        self.order.append(op)
-        self.streams[op[:2]].pop()
-        self.done[position] = True
-        while self.first < len(self.done) and self.done[self.first]:
-            self.first += 1
-        self.level += self.uses[position].change
-        self.busy += end - start
-        self.free_at = end
 
 
-class _State:
+class _Run:
     """All devices at one time, and when they have to look for their next op."""
 
-    def __init__(self, graph: nx.DiGraph[Op], how: Squeezing) -> None:
-        self.graph = graph
+    def __init__(self, numbered: _Numbered, limits: Mapping[Resource, int], how: Squeezing) -> None:
+        self.numbered = numbered
         self.how = how
-        self.devices: dict[Resource, _Device] = {}
-        self.waiting = dict.fromkeys(graph, 0)  # predecessors that have not been started
-        for targets in graph.adj.values():
-            for op, edge in targets.items():
-                self.waiting[op] += edge["reason"] != FIFO
-        self.ready_at = dict.fromkeys(graph, 0)  # so far, for the predecessors started
-        self.events: list[tuple[int, Resource]] = []
+        self.devices = [
+            _Device(numbered.streams(resource), [], limits[resource], r.stop, r.start, r.start)
+            for resource, r in numbered.range_of.items()
+        ]
+        ops, phase = numbered.ops, numbered.phase
+        self.duration = [NOMINAL[op.kind] for op in ops] if how.nominal else numbered.duration
+        self.lazy = [op.kind == "W" and at in how.lazy for op, at in zip(ops, phase, strict=True)]
+        self.done = [False] * len(ops)
+        self.waiting = list(numbered.predecessors)  # predecessors that have not been started
+        self.ready_at = [0] * len(ops)  # so far, for the predecessors started
+        self.events = [(0, index) for index in range(len(self.devices))]
 
-    def duration(self, op: Op) -> int:
-        if self.how.nominal:
-            return NOMINAL[op.kind]
-        length: int = self.graph.nodes[op]["duration"]
-        return length
-
-    def run(self) -> dict[Resource, list[Op]]:
-        self.events = [(0, resource) for resource in self.devices]
-        heapq.heapify(self.events)
+    def orders(self) -> list[list[int]]:
         while self.events:
-            now, resource = heapq.heappop(self.events)
-            device = self.devices[resource]
+            now, index = heapq.heappop(self.events)
+            device = self.devices[index]
             if device.free_at <= now:
-                position = self.choose(device, now, resource)
-                if position is not None:
-                    self.start(device, position, now, resource)
-        return {resource: device.order for resource, device in self.devices.items()}
+                a = self.choose(device, now, index)
+                if a is not None:
+                    self.start(device, a, now, index)
+        return [device.order for device in self.devices]
 
-    def is_lazy(self, item: PatternOp) -> bool:
-        return item.op.kind == "W" and item.phase in self.how.lazy
-
-    def choose(self, device: _Device, now: int, resource: Resource) -> int | None:
-        """Position of the op to start now; otherwise wakes the device again when one is ready."""
+    def choose(self, device: _Device, now: int, index: int) -> int | None:
+        """Op to start now; otherwise wakes the device again when one is ready."""
+        ready_at, duration = self.ready_at, self.duration
         main, lazy = self.candidates(device)
-        ready = [self.ready_at[device.pattern[position].op] for position in main]
-        for index, position in enumerate(main):
-            end = now + self.duration(device.pattern[position].op)
-            harmless = not any(now < at < end for at in ready[:index])
-            if ready[index] <= now and harmless and device.fits(position):
-                return position
-        coming = min((at for at in ready if at > now), default=None)
-        for position in lazy:
-            op = device.pattern[position].op
-            if self.ready_at[op] <= now and device.fits(position):
+        earlier: list[int] = []
+        for a in main:
+            at, end = ready_at[a], now + duration[a]
+            if (
+                at <= now
+                and not any(now < other < end for other in earlier)
+                and self.fits(device, a)
+            ):
+                return a
+            earlier.append(at)
+        coming = min((at for at in earlier if at > now), default=None)
+        for a in lazy:
+            if ready_at[a] <= now and self.fits(device, a):
                 gap = None if coming is None else coming - now
-                if gap is None or self.worth(device, gap, self.duration(op), now):
-                    return position
-        later = [self.ready_at[device.pattern[position].op] for position in lazy]
-        wake = min((at for at in (*ready, *later) if at > now), default=None)
+                if gap is None or self.worth(device, gap, duration[a], now):
+                    return a
+        earlier += [ready_at[a] for a in lazy]
+        wake = min((at for at in earlier if at > now), default=None)
         if wake is not None:
-            heapq.heappush(self.events, (wake, resource))
+            heapq.heappush(self.events, (wake, index))
         return None
 
     def candidates(self, device: _Device) -> tuple[list[int], list[int]]:
         """Ops that the rules allow next and of which the start is known: main ones, lazy ones."""
-        front = device.first
-        while front < len(device.done) and (
-            device.done[front] or self.is_lazy(device.pattern[front])
-        ):
-            front += 1
+        done, is_lazy, phase = self.done, self.lazy, self.numbered.phase
+        while device.front < device.end and (done[device.front] or is_lazy[device.front]):
+            device.front += 1
+        front = device.front
         main: list[int] = []
         lazy: list[int] = []
-        for stream in device.streams.values():
+        for stream in device.streams:
             if not stream or self.waiting[stream[-1]]:
                 continue
-            position = device.position[stream[-1]]
-            item = device.pattern[position]
-            if self.is_lazy(item):
-                lazy.append(position)
-            elif position == front or (
-                item.phase == device.pattern[front].phase and item.phase in self.how.free
-            ):
-                main.append(position)
+            a = stream[-1]
+            if is_lazy[a]:
+                lazy.append(a)
+            elif a == front or (phase[a] == phase[front] and phase[a] in self.how.free):
+                main.append(a)
         return sorted(main), sorted(lazy)
+
+    def fits(self, device: _Device, a: int) -> bool:
+        """Whether the op can come next and the rest of the pattern after it."""
+        if a == device.first:
+            return True
+        during, change, limit = self.numbered.during, self.numbered.change, device.limit
+        if device.level + during[a] > limit:
+            return False
+        if change[a] <= 0:
+            return True
+        level = device.level + change[a]
+        for earlier in range(device.first, a):
+            if not self.done[earlier]:
+                if level + during[earlier] > limit:
+                    return False
+                if change[earlier] > 0 or not self.how.reserving:
+                    level += change[earlier]
+        return True
 
     def worth(self, device: _Device, gap: int, duration: int, now: int) -> bool:
         """Whether a W goes into a gap."""
         if gap >= duration:
             return True
         if self.how.balanced:
-            most = max(other.idle for other in self.devices.values())
+            most = max(other.free_at - other.busy for other in self.devices)  # idle so far
             return now + gap - device.busy > most
         return 2 * gap > duration
 
-    def start(self, device: _Device, position: int, now: int, resource: Resource) -> None:
-        op = device.pattern[position].op
-        end = now + self.duration(op)
-        device.take(position, now, end)
-        heapq.heappush(self.events, (end, resource))
-        for target, edge in self.graph.adj[op].items():
-            if edge["reason"] == FIFO:
-                continue
-            self.waiting[target] -= 1
-            lag = 0 if self.how.nominal else edge["lag"]
-            self.ready_at[target] = max(self.ready_at[target], end + lag)
-            if not self.waiting[target]:
-                other: Resource = self.graph.nodes[target]["resource"]
-                heapq.heappush(self.events, (self.ready_at[target], other))
+    def start(self, device: _Device, a: int, now: int, index: int) -> None:
+        numbered, done = self.numbered, self.done
+        end = now + self.duration[a]
+        device.order.append(a)
+        for stream in device.streams:
+            if stream and stream[-1] == a:
+                stream.pop()
+        done[a] = True
+        while device.first < device.end and done[device.first]:
+            device.first += 1
+        device.level += numbered.change[a]
+        device.busy += end - now
+        device.free_at = end
+        heapq.heappush(self.events, (end, index))
+        for b, lag in numbered.successors[a]:
+            self.waiting[b] -= 1
+            self.ready_at[b] = max(self.ready_at[b], end if self.how.nominal else end + lag)
+            if not self.waiting[b]:
+                heapq.heappush(self.events, (self.ready_at[b], numbered.resource[b]))

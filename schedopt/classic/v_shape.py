@@ -161,8 +161,8 @@ def _squeezed(
         if all(peak_of_pattern(graph, pattern[r]) <= limit[r.device] for r in pattern):
             break
     return best_of(
-        Schedule.from_order(graph, squeeze(graph, pattern, limit, how), name=name)
-        for how in SQUEEZINGS
+        Schedule.from_order(graph, orders, name=name)
+        for orders in squeeze(graph, pattern, limit, SQUEEZINGS)
     )
 
 

@@ -14,6 +14,8 @@ from schedopt.problem import Problem
 from schedopt.schedule import Schedule
 from schedopt.variants import fused
 
+SQUEEZINGS = (Squeezing(nominal=True), Squeezing(nominal=False))
+
 
 def wave(problem: Problem) -> Schedule:
     """Wave-like schedule of Hanayo with the memory of p activations; fused backward.
@@ -38,9 +40,9 @@ def wave(problem: Problem) -> Schedule:
     limit = memory_of_activations(graph, problem.devices)
     patterns = (_pattern(graph, key) for key in (_by_microbatch, _by_round))
     return best_of(
-        Schedule.from_order(graph, squeeze(graph, pattern, limit, how), name="Wave")
+        Schedule.from_order(graph, orders, name="Wave")
         for pattern in patterns
-        for how in (Squeezing(nominal=True), Squeezing(nominal=False))
+        for orders in squeeze(graph, pattern, limit, SQUEEZINGS)
     )
 
 

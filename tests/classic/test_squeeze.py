@@ -36,7 +36,7 @@ def squeezed(
         for device, row in enumerate(rows)
     }
     limits = dict.fromkeys(range(problem.devices), limit)
-    orders = squeeze(build_graph(problem), pattern, limits, how)
+    (orders,) = squeeze(build_graph(problem), pattern, limits, [how])
     return [" ".join(map(str, ops)) for ops in orders.values()]
 
 
@@ -149,7 +149,8 @@ def test_any_squeezing_of_any_problem_is_valid_and_keeps_the_limit(
         items.append(PatternOp(op, min(2, op.microbatch)))
     limits = dict.fromkeys(range(problem.devices), limit)
     how = Squeezing(nominal, frozenset(free), frozenset(lazy), balanced, reserving)
-    schedule = Schedule.from_order(graph, squeeze(graph, pattern, limits, how))
+    (orders,) = squeeze(graph, pattern, limits, [how])
+    schedule = Schedule.from_order(graph, orders)
     assert {violation.rule for violation in check(schedule)} <= {"memory"}
     step = graph.graph["memory_resolution"]
     for resource, ops in pattern.items():

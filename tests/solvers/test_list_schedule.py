@@ -87,3 +87,23 @@ def test_the_starts_are_what_the_orders_give_or_later():
         found = list_schedule(instance, passages, priorities(instance)["longest path"])
         schedule = Schedule.from_order(graph, instance.orders(found.sequences))
         assert schedule.makespan <= instance.objective(found.starts) * instance.step
+
+
+def test_a_resource_that_may_not_idle_starts_what_it_has():
+    problem = Problem(
+        devices=2,
+        microbatches=2,
+        durations={"F": 1, "B": 1, "W": [10, 1]},
+        memory={"F": 1, "capacity": None},
+    )
+    instance = build_instance(build_graph(problem))
+    passages = smallest_passages(instance)
+    rule = priorities(instance)["nearest to its end"]
+    waits = list_schedule(instance, passages, rule, patience=1.0)
+    works = list_schedule(instance, passages, rule, patience=1.0, may_idle=[0, 0])
+    names = [
+        [f"{instance.ops[a].kind}{instance.ops[a].microbatch}" for a in found.sequences[0]]
+        for found in (waits, works)
+    ]
+    assert names[0].index("B1") < names[0].index("W0")
+    assert names[1].index("W0") < names[1].index("B1")

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from schedopt import Problem, Schedule, check
+from schedopt import Problem, Schedule, check, classic
 from schedopt.graph import build_graph
 from schedopt.solvers.capacity import shortages, smallest_passages
 from schedopt.solvers.instance import build_instance
@@ -12,9 +12,11 @@ from schedopt.solvers.list_schedule import list_schedule
 from schedopt.solvers.neighbourhood import WindowSearch, window
 from schedopt.solvers.order_model import OrderModel
 from schedopt.solvers.ordered import OrderedInstance
-from schedopt.solvers.portfolio import priorities
+from schedopt.solvers.portfolio import first_in_first_out, priorities
+from schedopt.solvers.stretch import shortest_repeat
 from tests.brute_force import brute_force
 from tests.problems import random_problems
+from tests.solvers.test_solve import v_of_fifties
 
 
 def start_of(problem: Problem):
@@ -151,3 +153,40 @@ def test_the_same_seed_takes_the_same_walk():
         return search.current.sequences, search.windows
 
     assert walk() == walk()
+
+
+def test_what_is_kept_stays_and_the_rest_is_improved():
+    problem = v_of_fifties(4, 12, 4)
+    graph = build_graph(problem)
+    instance = build_instance(graph)
+    orders = first_in_first_out(classic.v_min(problem).orders, problem)
+    sequences = instance.sequences(orders)
+    repeat = shortest_repeat(OrderedInstance(instance, sequences), multiple_of=1)
+
+    def kept() -> list[tuple[int, ...]]:
+        return [
+            ops[begin:end]
+            for ops, begin, end in zip(
+                search.current.sequences, repeat.begin, repeat.end, strict=True
+            )
+        ]
+
+    search = WindowSearch(instance, sequences, bound=0, seed=2, kept=repeat)
+    before, value = kept(), search.current.value
+    for _ in range(15):
+        search.step()
+    assert kept() == before
+    assert search.current.value < value
+    assert check(Schedule.from_order(graph, instance.orders(search.current.sequences))) == ()
+
+
+def test_idle_times_are_what_work_leaves_of_the_makespan():
+    problem = v_of_fifties(3, 6, 6)
+    _, instance, sequences = start_of(problem)
+    search = WindowSearch(instance, sequences, bound=0, seed=0)
+    for band in ({0}, {1, 2}, {0, 1, 2}):
+        gaps = search._idle(band)
+        work = sum(
+            d for d, r in zip(instance.duration, instance.resource, strict=True) if r in band
+        )
+        assert sum(map(len, gaps)) == len(band) * search.current.value - work

@@ -6,7 +6,7 @@ from schedopt import Problem
 from schedopt.graph import build_graph
 from schedopt.solvers.instance import build_instance
 from schedopt.solvers.order_model import OrderModel
-from schedopt.solvers.relaxation import relaxed
+from schedopt.solvers.relaxation import growing, relaxed
 from tests.brute_force import brute_force
 from tests.problems import random_problems
 
@@ -48,3 +48,32 @@ def test_the_first_device_alone_shows_what_its_memory_costs():
     assert optimum_of(relaxed(instance, [0]), 400) * instance.step == 2820
     free = build_instance(build_graph(problem.with_capacity(None)))
     assert optimum_of(relaxed(free, [0]), 400) * free.step < 2820
+
+
+def sets_of(devices, bounds: dict[frozenset[int], int]) -> list[set[int]]:
+    """The sets that are tried when each gives its bound, else 0."""
+    subsets = growing(devices)
+    tried = []
+    kept = next(subsets, None)
+    while kept is not None:
+        tried.append(set(kept))
+        try:
+            kept = subsets.send(bounds.get(kept, 0))
+        except StopIteration:
+            kept = None
+    return tried
+
+
+def test_sets_grow_from_the_best_one_while_that_improves_the_bound():
+    better = {frozenset((0,)): 5, frozenset((0, 2)): 7}
+    tried = sets_of(range(4), better)
+    assert tried[:3] == [{0}, {3}, {2}]
+    assert tried[3:6] == [{0, 3}, {0, 1}, {0, 2}]
+    assert tried[6:] == [{0, 2, 3}, {0, 1, 2}]
+
+
+def test_no_set_holds_all_devices():
+    rising = {frozenset(range(k)): k for k in range(1, 5)}
+    assert sets_of([0], rising) == []
+    assert sets_of([0, 1], rising) == [{0}, {1}]
+    assert max(map(len, sets_of(range(4), rising))) == 3

@@ -68,36 +68,55 @@ def test_without_what_linux_tells_only_this_process_is_known(monkeypatch):
 
 
 def test_three_quarters_of_the_machine_are_the_limit_if_none_is_given(empty_process):
-    assert Budget(None, workers=1, ops=100).limit == 3 * GIB
+    assert Budget(None, workers=1).limit == 3 * GIB
 
 
 def test_without_knowing_the_machine_there_is_no_limit(empty_process, monkeypatch):
     monkeypatch.setattr(resident, "machine_memory", lambda: None)
-    budget = Budget(None, workers=64, ops=10**5)
-    assert (budget.limit, budget.processes, budget.threads(10**7)) == (None, 64, 64)
+    budget = Budget(None, workers=64)
+    assert (budget.limit, budget.processes(10**5), budget.threads(10**7)) == (None, 64, 64)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
 def test_as_many_threads_run_as_fit_with_their_model(empty_process, threads):
     limit = bytes_of_model(50_000, threads)
-    assert Budget(limit, workers=1, ops=0).threads(50_000) == 1
-    assert Budget(limit - 1, workers=1, ops=0).threads(50_000) == (1 if threads > 1 else 0)
-    alone = Budget(limit, workers=8, ops=10**9)  # no process fits, so all is for the model
-    assert (alone.processes, alone.threads(50_000)) == (1, threads)
+    assert Budget(limit, workers=8).threads(50_000) == threads
+    assert Budget(limit - 1, workers=8).threads(50_000) == threads - 1
+    assert Budget(limit, workers=1).threads(50_000) == 1
 
 
-def test_processes_take_at_most_half_and_the_model_gets_the_rest(empty_process):
+def test_processes_take_at_most_half_and_models_what_they_leave(empty_process):
     each = bytes_of_process(1000)
-    budget = Budget(8 * each, workers=8, ops=1000)
-    assert budget.processes == 4
-    left = bytes_of_model(20_000, budget.threads(20_000))
-    assert 0 < left <= 4 * each < bytes_of_model(20_000, budget.threads(20_000) + 1)
+    budget = Budget(9 * each, workers=8)
+    assert budget.processes(1000) == 4
+    free = budget.threads(40_000)
+    budget.open(4, 1000)
+    left = budget.threads(40_000)
+    assert bytes_of_model(40_000, left) <= 5 * each < bytes_of_model(40_000, left + 1)
+    budget.close([])
+    assert budget.threads(40_000) == free > left
+
+
+def test_windows_are_searched_in_this_process_if_no_other_fits(empty_process):
+    assert Budget(bytes_of_process(1000), workers=8).processes(1000) == 1
 
 
 def test_what_the_process_holds_already_counts(empty_process, monkeypatch):
     limit = bytes_of_model(50_000, 2)
     monkeypatch.setattr(resident, "_status", lambda name, pid="self": limit - MIB)
-    assert Budget(limit, workers=1, ops=0).threads(50_000) == 0
+    assert Budget(limit, workers=1).threads(50_000) == 0
+
+
+def test_the_peak_counts_helpers_that_have_ended(monkeypatch):
+    monkeypatch.setattr(resident, "peak_resident", lambda helpers=(): 100 + 10 * len(helpers))
+    budget = Budget(None, workers=3)
+    assert budget.peak == 100
+    budget.close([1, 2, 3])
+    budget.close([1])
+    assert budget.peak == 130
+    monkeypatch.setattr(resident, "peak_resident", lambda helpers=(): None if helpers else 100)
+    budget.close([1])
+    assert budget.peak is None
 
 
 def test_a_model_that_does_not_fit_is_not_built_and_the_record_says_so():

@@ -71,7 +71,7 @@ def test_the_order_model_has_the_optimum_of_the_other_solver(objective: str) -> 
 @every_set
 def test_the_whole_search_has_the_optimum_of_the_other_solver(objective: str) -> None:
     for problem, optimum in optima(objective):
-        solution = solve(problem, workers=1, deterministic_limit=20)
+        solution = solve(problem, workers=1, deterministic_limit=1)
         assert solution.status == ("infeasible" if optimum is None else "optimal"), problem.name
         assert solution.objective == optimum, problem.name
         assert solution.faults == ()
@@ -156,6 +156,6 @@ def test_a_steady_state_may_have_many_microbatches_on_their_way(lag: int) -> Non
 def test_many_more_problems_have_the_optimum_of_the_other_solver(objective: str, ops: int) -> None:
     for problem in random_problems(100, seed=100, ops=ops, most=4, objective=objective):
         optimum = milp_optimum(problem)
-        solution = solve(problem, workers=1, deterministic_limit=60)
+        solution = solve(problem, workers=1, deterministic_limit=10)
         assert solution.status == ("infeasible" if optimum is None else "optimal"), problem.name
         assert solution.objective == optimum, problem.name

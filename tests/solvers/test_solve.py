@@ -11,7 +11,7 @@ import pytest
 
 from schedopt import NotApplicableError, Problem, check, classic, solve
 from schedopt.memory import peak_memory
-from schedopt.solvers import engine
+from schedopt.solvers import proving
 from schedopt.solvers.order_model import OrderModel, Outcome
 from tests.brute_force import brute_force
 from tests.problems import random_problems
@@ -223,7 +223,7 @@ def test_a_bound_above_a_valid_schedule_is_a_fault_and_not_used(monkeypatch):
 
 
 def test_too_large_a_model_is_not_built_and_said_so(monkeypatch):
-    monkeypatch.setattr(engine, "MAX_BOOLEANS", 10)
+    monkeypatch.setattr(proving, "MAX_BOOLEANS", 10)
     solution = solve(hundred(4, 8, 6), workers=1, deterministic_limit=0.5)
     assert solution.status == "feasible"
     assert "not built" in solution.stages[-1].detail

@@ -1,0 +1,443 @@
+"""PipelineExecutor: runs the training steps of a schedule."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from schedopt.executor.agreement import OF_THIS_RANK, agree, fingerprint
+from schedopt.executor.batch import Batch, cut, joined
+from schedopt.executor.clipping import clip, spread_overflow
+from schedopt.executor.distributed import Group, PrefixStore, is_over_nccl, own_store, process_group
+from schedopt.executor.errors import ExecutorError, MismatchError
+from schedopt.executor.exchange import GradientExchange
+from schedopt.executor.failure import Watch
+from schedopt.executor.held import HeldInStep, HeldStorages, MemoryStats, allocated, reset_allocator
+from schedopt.executor.loss import LossFunction, MicrobatchLoss, Reduction
+from schedopt.executor.prediction import with_fused_stages
+from schedopt.executor.program import forward_program, training_program
+from schedopt.executor.ranks import Stages, device_of, require_ranks, stages_of
+from schedopt.executor.run import Configuration, Run
+from schedopt.executor.self_check import SelfCheck
+from schedopt.executor.shared import Places
+from schedopt.executor.stage import StageRunner
+from schedopt.executor.trace import Recorder, Trace
+from schedopt.executor.transport import Transport, connect
+from schedopt.schedule import Schedule
+
+
+class PipelineExecutor:
+    """Runs any schedule with PyTorch: one rank of a process group for each device.
+
+    Every rank makes its executor at the same time, with the same schedule and its own stages.
+    With one device no process group is needed.
+
+    Parameters
+    ----------
+    stages
+        The modules of this rank by the number of their stage, or a list of them in the order of
+        their stages. The first stage takes the arguments of `step`, every other one the outputs
+        of the stages before it; a stage returns a tensor or a tuple of tensors.
+    schedule
+        Rank d runs the ops of device d.
+    loss_fn
+        Of what the last stage returns and the target of a microbatch; a scalar. Needed on the
+        rank of the last stage.
+    group
+        The ranks of the pipeline, as many as the schedule has devices; all ranks by default. As
+        a process group, or as a mesh of one dimension.
+    replicas
+        The ranks that run the same stages on other parts of the batch: their gradients are
+        averaged, so that they are those of the whole batch. When the executor is made, all
+        replicas get the parameters of the first one. As `group`.
+    shared
+        Parameters that stand in several stages, on all ranks alike: for each its places, (stage,
+        name). All copies get the sum of their gradients. When the executor is made, they get the
+        values of the first place.
+    loss_reduction
+        "mean": the losses of the microbatches are weighed by their part of the batch, so that a
+        loss that is a mean over the batch has the same gradients for every number of
+        microbatches. "sum": they are added, for a loss that is a sum.
+    scale_loss
+        Applied to each loss before its backward, as by `torch.amp.GradScaler.scale`.
+    timeout
+        Seconds that a rank waits for another one.
+    count_activations
+        Count the bytes that autograd holds for `memory_stats`; costs time.
+    self_check
+        Compare the gradients of the first step with an unsplit run of every stage, and every
+        message with what was sent (`self_check`); takes the time and memory of a second step.
+    device
+        Of the tensors; by default that of the first parameter.
+
+    Attributes
+    ----------
+    schedule
+        What is to be expected: as given, but for stages that can not be split. Their B takes the
+        time of B and W, and their W none.
+    unsplit
+        By stage of this rank: what computes its weight gradients in B, and why.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule breaks a rule of its problem.
+    ExecutorError
+        If stages or ranks are not those of the schedule.
+    MismatchError
+        If the ranks have different schedules; on every rank.
+    """
+
+    def __init__(
+        self,
+        stages: Stages,
+        schedule: Schedule,
+        *,
+        loss_fn: LossFunction | None = None,
+        group: Group | None = None,
+        replicas: Group | None = None,
+        shared: Sequence[Places] = (),
+        loss_reduction: Reduction = "mean",
+        scale_loss: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        timeout: float = 60.0,
+        count_activations: bool = False,
+        self_check: bool = False,
+        device: torch.device | str | None = None,
+    ) -> None:
+        if loss_reduction not in ("mean", "sum"):
+            raise ValueError(f'loss_reduction = {loss_reduction!r}: must be "mean" or "sum"')
+        self._loss_fn = loss_fn
+        self._loss_reduction = loss_reduction
+        self._scale_loss = scale_loss
+        if scale_loss is not None:
+            # A GradScaler comes to be when it first scales, and every rank needs its own.
+            scale_loss(torch.zeros((), device=device_of(stages, device)))
+        self._group = process_group(group)
+        self._count_activations = count_activations
+        self._self_check = self_check
+        problem = schedule.problem
+        self._rank, size, store = own_store(group)
+        self._device = device_of(stages, device)
+        # Not the executor itself: nothing that outlives it may keep it alive.
+        links: list[Transport | GradientExchange] = []
+        self._watch = Watch(
+            store,
+            self._rank,
+            size,
+            timeout=timeout,
+            abort=lambda: [link.abort() for link in links],
+        )
+        is_nccl = is_over_nccl(self._group, self._device)
+        self._exchange = GradientExchange(self._watch, store, replicas, over_nccl=is_nccl)
+        links.append(self._exchange)
+        self._runners: dict[int, StageRunner] = {}
+        self.close = weakref.finalize(
+            self, _leave, self._watch, self._runners, links, self._exchange
+        )
+        self._transport: Transport | None = None
+        try:
+            program = training_program(schedule)
+            require_ranks(size, problem.devices)
+            last = {op.stage: op.kind for op in program.ops[self._rank]}
+            for stage, module in stages_of(stages, problem.stages_on, self._rank).items():
+                self._runners[stage] = StageRunner(stage, module, split=last[stage] == "W")
+            self._training = Configuration(program, f"training, m = {problem.microbatches}")
+            self._forward: dict[int, Configuration] = {}
+            self._agreements = 0
+            fused = self._agree(self._training, schedule)
+            self.schedule = with_fused_stages(schedule, fused)
+            if size > 1:
+                self._transport = connect(
+                    PrefixStore("transport", store),
+                    self._rank,
+                    size,
+                    program.messages,
+                    is_nccl=is_nccl,
+                    timeout=timeout,
+                    device=self._device,
+                )
+                links.append(self._transport)
+            modules = {stage: runner.module for stage, runner in self._runners.items()}
+            own = fingerprint(program, name=schedule.name)
+            self._exchange.join(modules, shared, program.device_of, own)
+        except BaseException as error:
+            self._fail(error)
+            self.close()
+            raise
+        self.unsplit = {stage: r.unsplit for stage, r in self._runners.items() if r.unsplit}
+        step = self.schedule.resolution
+        self._planned = {
+            timed.op: (float(timed.start * step), float(timed.end * step))
+            for timed in self.schedule.by_device[self._rank]
+        }
+        self._recorder: Recorder | None = None
+        self._last_step: tuple[Configuration, HeldInStep] | None = None
+
+    # ------------------------------------------------------------------ steps
+
+    def step(
+        self,
+        *args: Any,
+        target: Any = None,
+        losses: list[torch.Tensor] | None = None,
+        return_outputs: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Forward and backward of a batch; gradients are added to ``.grad``.
+
+        Every tensor is cut along its first dimension into the microbatches of the schedule;
+        what is no tensor goes to each of them.
+
+        Parameters
+        ----------
+        args
+            For the first stage, on its rank; not looked at on other ranks.
+        target
+            For the loss, on the rank of the last stage; not looked at on other ranks.
+        losses
+            Is filled with the losses of the microbatches on the rank of the last stage.
+        return_outputs
+            Return what the last stage returned.
+        kwargs
+            For every stage of this rank.
+
+        Returns
+        -------
+        The outputs of the whole batch on the rank of the last stage if asked for, else None.
+
+        Raises
+        ------
+        PeerError
+            If another rank failed, was lost or did not answer.
+        LayoutError
+            If tensors between stages are not what they were in the first step.
+        ValueError
+            If the batch can not be cut.
+        """
+        if not torch.is_grad_enabled():
+            raise ExecutorError("step needs gradients: it was called without; use eval")
+        run = self._run(self._training, args, kwargs, target, losses, keep_outputs=return_outputs)
+        return joined(run.outputs)
+
+    def eval(
+        self,
+        *args: Any,
+        target: Any = None,
+        losses: list[torch.Tensor] | None = None,
+        microbatches: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Forward only, with the arguments of `step`.
+
+        Parameters
+        ----------
+        args, target, losses, kwargs
+            As in `step`; there are losses if there is a target, or a list for them.
+        microbatches
+            Their number, on all ranks alike; that of the schedule by default.
+
+        Returns
+        -------
+        What the last stage returned for the whole batch on its rank, else None.
+        """
+        count = self._training.program.microbatches if microbatches is None else microbatches
+        if count < 1:
+            raise ValueError(f"microbatches = {count}: must be at least 1")
+        if count not in self._forward:
+            program = forward_program(self.schedule.problem, count)
+            self._forward[count] = Configuration(program, f"forward only/{count}")
+        run = self._run(self._forward[count], args, kwargs, target, losses, keep_outputs=True)
+        return joined(run.outputs)
+
+    def _run(
+        self,
+        configuration: Configuration,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        target: Any,
+        losses: list[torch.Tensor] | None,
+        *,
+        keep_outputs: bool,
+    ) -> Run:
+        if self._watch.reason:
+            raise ExecutorError(f"this executor has failed: {self._watch.reason}")
+        is_last = len(configuration.program.device_of) - 1 in self._runners
+        try:
+            self._watch.begin(configuration.key)
+            if not configuration.agreed:
+                self._agree(configuration, self.schedule)
+            batch = cut(
+                args if 0 in self._runners else (),
+                kwargs,
+                target if is_last else None,
+                configuration.program.microbatches,
+            )
+            loss_of = None
+            if is_last and not (configuration.program.forward_only and target is losses is None):
+                loss_of = self._loss_of(batch)
+            trains = not configuration.program.forward_only
+            if trains:
+                rows = batch.length or configuration.program.microbatches
+                self._exchange.begin(rows if is_last else None, self._device)
+            check = None
+            if trains and self._self_check and not configuration.learned:
+                check = SelfCheck(self._runners, self._device)
+            held = None
+            if self._count_activations:
+                held = HeldStorages([*self.parameters(), *batch.tensors()])
+                reset_allocator(self._device)
+            if self._transport is not None:
+                self._transport.reset_count()
+            self._recorder = Recorder(self._device)
+            run = Run(
+                self._rank,
+                configuration,
+                self._runners,
+                self._transport,
+                self._watch,
+                batch,
+                loss_of=loss_of,
+                recorder=self._recorder,
+                held=held,
+                keep_outputs=keep_outputs,
+                check=check,
+                stage_is_done=self._exchange.stage_is_done,
+                device=self._device,
+            )
+            run.execute()
+            if trains:
+                self._exchange.finish()
+                self._recorder.end()
+        except BaseException as error:
+            self._fail(error)
+            raise
+        if losses is not None:
+            losses[:] = loss_of.in_order() if loss_of else []
+        self._last_step = configuration, run.held()
+        return run
+
+    def _loss_of(self, batch: Batch) -> MicrobatchLoss:
+        if self._loss_fn is None:
+            raise ExecutorError("the rank of the last stage needs a loss_fn, none was given")
+        return MicrobatchLoss(
+            self._loss_fn, batch, reduction=self._loss_reduction, scale=self._scaled
+        )
+
+    def _scaled(self, loss: torch.Tensor) -> torch.Tensor:
+        """The part of a loss in the gradients, with what it counts among the replicas."""
+        factor = self._exchange.loss_factor(is_mean=self._loss_reduction == "mean")
+        loss = loss if factor == 1.0 else loss * factor
+        return loss if self._scale_loss is None else self._scale_loss(loss)
+
+    # ------------------------------------------------------------------ after a step
+
+    def last_trace(self) -> Trace:
+        """When the ops of this rank and its messages happened in the last step.
+
+        Raises
+        ------
+        ExecutorError
+            If there was none.
+        """
+        if self._recorder is None:
+            raise ExecutorError("there is no trace before the first step")
+        nothing = (float("nan"), float("nan"))
+        return self._recorder.trace(self._rank, lambda op: self._planned.get(op, nothing))
+
+    def memory_stats(self) -> MemoryStats:
+        """What this rank held in the last step.
+
+        Raises
+        ------
+        ExecutorError
+            If there was none.
+        """
+        if self._last_step is None:
+            raise ExecutorError("there are no memory statistics before the first step")
+        configuration, held = self._last_step
+        program, transport = configuration.program, self._transport
+        planned = program.held_microbatches()
+        return MemoryStats(
+            *held,
+            planned_microbatches={stage: planned[stage] for stage in self._runners},
+            boundary_messages=transport.most if transport else 0,
+            boundary_bytes=transport.most_bytes if transport else 0,
+            boundary_messages_left=transport.alive if transport else 0,
+            planned_boundary_messages=program.boundary_messages(self._rank),
+            allocated_bytes=allocated(self._device) if self._count_activations else None,
+        )
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]:
+        """The parameters of the stages of this rank, each once."""
+        return iter({p: None for r in self._runners.values() for p in r.module.parameters()})
+
+    def clip_grad_norm(self, max_norm: float, *, norm_type: float = 2.0) -> torch.Tensor:
+        """Scale the gradients of all stages so that their norm is at most `max_norm`.
+
+        Every rank calls it, also one without parameters. A shared parameter counts once.
+
+        Returns
+        -------
+        The norm over all stages before that, in float64.
+        """
+        elsewhere = self._exchange.counted_elsewhere()
+        return clip(
+            list(self.parameters()),
+            elsewhere,
+            max_norm,
+            norm_type,
+            self._device,
+            self._exchange.over_ranks,
+        )
+
+    def spread_overflow(self) -> None:
+        """If a gradient of any rank is not finite, make one of each rank so.
+
+        Then the `torch.amp.GradScaler` of every rank skips the step, or none does. To be called
+        on every rank after the step, before the scaler unscales.
+        """
+        spread_overflow(list(self.parameters()), self._device, self._exchange.over_ranks)
+
+    def forget_layouts(self) -> None:
+        """Let boundary tensors have other shapes in the next step; on all ranks alike."""
+        for configuration in (self._training, *self._forward.values()):
+            configuration.layouts.clear()
+            configuration.learned = False
+
+    # ------------------------------------------------------------------ parts
+
+    def _agree(self, configuration: Configuration, schedule: Schedule) -> set[int]:
+        """Compare with the other ranks; the stages whose B is the whole backward."""
+        own = fingerprint(configuration.program, name=schedule.name)
+        fused = [stage for stage, runner in self._runners.items() if runner.is_fused]
+        everyone = agree(self._watch, self._agreements, {**own, OF_THIS_RANK: fused})
+        self._agreements += 1
+        configuration.agreed = True
+        return {stage for theirs in everyone for stage in theirs[OF_THIS_RANK]}
+
+    def _fail(self, error: BaseException) -> None:
+        """Stop the other ranks, and this executor for good."""
+        notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
+        reason = f"rank {self._rank}: {type(error).__name__}: {error}{notes}"
+        # Each rank finds by itself that the ranks do not agree.
+        self._watch.fail(reason, tell=not isinstance(error, MismatchError))
+        self._exchange.fail(reason)
+        for runner in self._runners.values():
+            runner.clear()
+
+
+def _leave(
+    watch: Watch,
+    runners: dict[int, StageRunner],
+    links: list[Transport | GradientExchange],
+    exchange: GradientExchange,
+) -> None:
+    """Give the modules their forwards back, and the connections once nobody needs them."""
+    for runner in runners.values():
+        runner.restore()
+    exchange.close()
+    watch.close()
+    links.clear()
