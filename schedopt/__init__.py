@@ -1,13 +1,16 @@
 """Optimal schedules for pipeline-parallel training."""
 
-from schedopt import classic
-from schedopt.bundled import bundled_names, load_bundled
-from schedopt.check import Violation, check
-from schedopt.errors import DeadlockError, NotApplicableError, ProblemError, ScheduleError
-from schedopt.partition import from_layers, from_layout
-from schedopt.problem import Problem
-from schedopt.schedule import Schedule
-from schedopt.solvers import Solution, solve
+from schedopt.starting import QuietStart
+
+with QuietStart():
+    from schedopt import classic
+    from schedopt.bundled import bundled_names, load_bundled
+    from schedopt.check import Violation, check
+    from schedopt.errors import DeadlockError, NotApplicableError, ProblemError, ScheduleError
+    from schedopt.partition import from_layers, from_layout
+    from schedopt.problem import Problem
+    from schedopt.schedule import Schedule
+    from schedopt.solvers import Solution, solve
 
 __all__ = [
     "DeadlockError",

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import networkx as nx
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from schedopt.errors import Fault, ProblemError, ScheduleError
-from schedopt.exact import resolution, steps, to_json
+from schedopt.exact import resolution, steps, text, to_json
 from schedopt.fields import Exact, Index
 from schedopt.graph import attribute
 from schedopt.op import KINDS, Op, Resource
@@ -26,6 +26,8 @@ from schedopt.timing import Orders, earliest_starts, shortest_period_starts
 from schedopt.validation import faults_of
 
 FORMAT = "schedopt.schedule/1"
+ROUNDING = Fraction(1, 10**9)
+"""By how much a stated gap may differ from that of the objective and the bound."""
 
 
 class TimedOp(NamedTuple):
@@ -197,6 +199,8 @@ class Schedule:
     def from_dict(cls, data: Any, source: str = "") -> Schedule:
         """Read parsed JSON.
 
+        Figures that the file states, such as its makespan, must be those of its times.
+
         Raises
         ------
         ScheduleError
@@ -226,7 +230,11 @@ class Schedule:
                 )
                 for op in entry.ops
             )
-        return cls(problem, timeline, step, file.name, file.info)
+        schedule = cls(problem, timeline, step, file.name, file.info)
+        faults = list(_stated_faults(file, schedule))
+        if faults:
+            raise ScheduleError(faults, source)
+        return schedule
 
     @classmethod
     def load(cls, path: str | Path) -> Schedule:
@@ -289,8 +297,8 @@ class ScheduleFile(_Strict):
     placement: list[Index] = []
     kinds: dict[str, str] = {}
     time_unit: str = ""
-    makespan: Exact = Fraction(0)
-    period: Exact = Fraction(0)
+    makespan: Exact | None = None
+    period: Exact | None = None
     timeline: list[TimelineEntry]
     info: dict[str, Any] = {}
 
@@ -306,3 +314,34 @@ def _file_faults(file: ScheduleFile, problem: Problem) -> Iterator[Fault]:
             valid = "is there twice; all ops of a resource are in one list"
             yield Fault(f"timeline[{position}]", str(resource), valid)
         seen.add(resource)
+
+
+def _stated_faults(file: ScheduleFile, schedule: Schedule) -> Iterator[Fault]:
+    """Figures of a file that are not those of its times; facts that are no figures are free."""
+    name, objective = schedule.problem.objective, schedule.objective
+    stated, bound, gap = (_figure(file.info.get(key)) for key in ("objective", "bound", "gap"))
+    figures = (
+        ("makespan", file.makespan, schedule.makespan, "the end of its last op"),
+        ("period", file.period, schedule.period, "the largest span of a device in it"),
+        ("info.objective", stated, objective, f"its {name}"),
+    )
+    for place, value, right, meaning in figures:
+        if value is not None and value != right:
+            valid = f"must be {to_json(right)}, {meaning}, or left out"
+            yield Fault(place, str(to_json(value)), valid)
+    if gap is not None and bound is not None:
+        right_gap = (objective - bound) / objective if objective else Fraction(0)
+        if abs(gap - right_gap) > ROUNDING:
+            valid = f"must be {text(right_gap)}, (objective - bound) / objective, or left out"
+            yield Fault("info.gap", text(gap), valid)
+
+
+def _figure(value: Any) -> Fraction | None:
+    """A number as `schedopt.exact.to_json` writes it; None for anything else."""
+    try:
+        return _EXACT.validate_python(value)
+    except ValidationError:
+        return None
+
+
+_EXACT: TypeAdapter[Fraction] = TypeAdapter(Exact)

@@ -309,6 +309,7 @@ class _CrossFields:
         if any(f"durations.{name}" in wrong for name in KIND_NAMES):
             return
         seen: set[str] = set()
+        kinds_of: list[tuple[str, ...]] = []
         for stage in range(stages):
             try:
                 kinds = kinds_of_stage(durations, stage)
@@ -317,6 +318,7 @@ class _CrossFields:
                     yield Fault("durations", "", f"{error}; each stage has B and W, or BW")
                 seen.add("durations")
                 continue
+            kinds_of.append(kinds)
             places = [self._item_place("memory", name, stage) for name in kinds]
             if wrong.intersection(places) or not self.sound(*places):
                 continue
@@ -326,6 +328,28 @@ class _CrossFields:
                 if self._by_stage("memory") or "memory" not in seen:
                     yield Fault("memory", "", str(error))
                 seen.add("memory")
+        if len(kinds_of) == stages:
+            for table in ("durations", "memory", "memory.transient"):
+                for name in KIND_NAMES:
+                    if f"{table}.{name}" not in wrong:
+                        yield from self._unused(table, name, kinds_of)
+
+    def _unused(self, table: str, name: str, kinds_of: list[tuple[str, ...]]) -> Iterator[Fault]:
+        """Amounts of a kind for stages that do not have it: they would not count."""
+        place = f"{table}.{name}"
+        value = self._field(place)
+        if not value or not self.sound(place):
+            return
+        if not isinstance(value, list):
+            if not any(name in kinds for kinds in kinds_of):
+                valid = f"would not be used, because no stage has {name}; leave it out"
+                yield Fault(place, _show(value), valid)
+            return
+        nothing = "0" if table == "memory.transient" else "null"
+        for stage, amount in enumerate(value):
+            if amount and name not in kinds_of[stage]:
+                valid = f"would not be used, because stage {stage} has no {name}; must be {nothing}"
+                yield Fault(f"{place}[{stage}]", _show(amount), valid)
 
     def _by_stage(self, table: str) -> bool:
         return any(isinstance(self._field(f"{table}.{name}"), list) for name in KIND_NAMES)

@@ -8,6 +8,7 @@ import os
 from schedopt.cache import Cache
 from schedopt.problem import Problem
 from schedopt.solvers.engine import Search
+from schedopt.solvers.resident import Budget
 from schedopt.solvers.solution import Progress, ProgressCallback, Solution, StageRecord
 from schedopt.solvers.state import State
 
@@ -27,6 +28,7 @@ def solve(
     index_order: bool = False,
     progress: ProgressCallback | None = None,
     cache: Cache | None = None,
+    memory_limit: int | None = None,
 ) -> Solution:
     """Find the best schedule of a problem and a bound that proves how good it is.
 
@@ -54,6 +56,11 @@ def solve(
     cache
         Where to look for what earlier solves have found, and to keep what this one finds; the
         result then depends on what is there. None: neither.
+    memory_limit
+        Bytes that this process and its helper processes should not take more than; 3/4 of the
+        machine's memory by default. Where an estimate goes past it, fewer threads and processes
+        run or a model is not built, and the record of that stage says so. The problem itself
+        and what the process holds already count, but are not limited.
 
     Returns
     -------
@@ -77,19 +84,22 @@ def solve(
         "time_limit": time_limit,
         "workers": workers,
         "deterministic_limit": deterministic_limit,
+        "memory_limit": memory_limit,
     }
     for name, value in limits.items():
         if value is not None and not value > 0:
             raise ValueError(f"{name} must be greater than 0, got {value}")
     if time_limit is None:
         time_limit = DEFAULT_TIME_LIMIT if deterministic_limit is None else math.inf
+    workers = workers or os.cpu_count() or 1
     state = State(
         problem,
         time_limit=time_limit,
-        workers=workers or os.cpu_count() or 1,
+        workers=workers,
         seed=seed,
         deterministic_limit=deterministic_limit,
         index_order=index_order,
         progress=progress,
+        budget=Budget(memory_limit, workers=workers),
     )
     return Search(state, cache=cache).run()

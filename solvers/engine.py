@@ -199,6 +199,8 @@ class Search:
             deterministic_limit=self.state.deterministic_limit,
             seconds=self.state.elapsed,
             versions=versions(),
+            memory_limit=self.state.budget.limit,
+            peak_resident=self.state.budget.peak,
         )
         if self.known.best is None:
             return solution

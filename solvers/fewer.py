@@ -134,6 +134,7 @@ def fewer_microbatches(state: State, seconds: float, effort: float | None) -> st
         seed=state.seed,
         deterministic_limit=effort,
         index_order=state.index_order,
+        budget=state.budget,
     )
     extension = Extension(shorter.instance, state.problem.microbatches - count)
     _offer(shorter, extension)

@@ -85,6 +85,11 @@ class PeriodicModel:
             work[self.instance.resource[a]] += self.instance.duration[a]
         return max(work, default=0)
 
+    def _passage(self) -> int:
+        """Work and lags of a group: no op has to start later after the first one."""
+        lags = sum(lag for a in self.ops for _, lag in self.instance.within_microbatch[a])
+        return lags + sum(self.instance.duration[a] for a in self.ops)
+
     def solve(
         self,
         period: int,
@@ -97,7 +102,7 @@ class PeriodicModel:
         """A steady state of this period, or None if there is none or none was found in time."""
         model = cp_model.CpModel()
         instance = self.instance
-        rounds = 2 * max(1, -(-sum(instance.duration[a] for a in self.ops) // max(period, 1)))
+        rounds = 2 * max(1, -(-self._passage() // max(period, 1)))
         whole = {a: model.new_int_var(0, rounds, f"n {a}") for a in self.ops}
         phase = {a: model.new_int_var(0, period - 1, f"phase {a}") for a in self.ops}
         start = {a: whole[a] * period + phase[a] for a in self.ops}

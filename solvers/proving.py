@@ -9,6 +9,7 @@ from schedopt.solvers.bounds import closed_form_bound, one_machine
 from schedopt.solvers.instance import Instance, build_instance
 from schedopt.solvers.order_model import OrderModel, Outcome
 from schedopt.solvers.relaxation import growing, relaxed
+from schedopt.solvers.resident import size_text
 from schedopt.solvers.state import State
 
 MAX_BOOLEANS = 150_000
@@ -60,12 +61,13 @@ def _relaxation(
     """Raise the bound by what the order model proves with these devices alone."""
     instance = relaxed(state.instance, kept)
     model = _model(state, instance, until)
-    if model.size > MAX_BOOLEANS or state.elapsed >= until:
+    threads = state.budget.threads(model.size)
+    if model.size > MAX_BOOLEANS or not threads or state.elapsed >= until:
         return None
     model.build()
     outcome = model.solve(
         time_limit=until - state.elapsed,
-        workers=state.workers,
+        workers=threads,
         seed=state.seed,
         deterministic_limit=effort,
     )
@@ -102,13 +104,17 @@ def order_model(state: State, seconds: float, effort: float | None) -> str:
         state.known.raise_bound(bound.value * instance.step, source)
     if model.size > MAX_BOOLEANS:
         return f"not built: {model.size} order Booleans, at most {MAX_BOOLEANS}"
+    threads = state.budget.threads(model.size)
+    if not threads:
+        limit = size_text(state.budget.limit or 0)
+        return f"not built: {model.size} order Booleans do not fit into {limit}"
     if state.elapsed >= until:
         return f"not built: no time left for {model.size} order Booleans"
     model.build()
     model.hint(state.known.starts(), state.known.sequences())
     outcome = model.solve(
         time_limit=until - state.elapsed,
-        workers=state.workers,
+        workers=threads,
         seed=state.seed,
         deterministic_limit=effort,
         on_solution=lambda value: state.known.tell("order model", objective=value * instance.step),
@@ -118,6 +124,7 @@ def order_model(state: State, seconds: float, effort: float | None) -> str:
     return (
         f"{outcome.status}, {outcome.booleans} order Booleans, "
         f"deterministic time {outcome.deterministic_time:.2f}"
+        + state.budget.note(threads, "threads")
     )
 
 

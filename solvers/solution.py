@@ -69,6 +69,10 @@ class Solution:
         How exact the numbers are.
     seed, workers, time_limit, deterministic_limit, seconds, versions
         What it ran with.
+    memory_limit, peak_resident
+        Bytes on the machine it ran on: what this process and its helpers might take, and the
+        largest resident memory they had, counted from the start of each process. None if not
+        known.
     """
 
     problem: Problem
@@ -90,6 +94,8 @@ class Solution:
     deterministic_limit: float | None
     seconds: float
     versions: Mapping[str, str]
+    memory_limit: int | None = None
+    peak_resident: int | None = None
 
     @property
     def gap(self) -> float | None:
@@ -99,7 +105,8 @@ class Solution:
     def summary(self) -> dict[str, Any]:
         """The facts that a schedule carries with it in its file.
 
-        No clock time is among them, so that a reproducible solve writes the same file again.
+        Nothing is among them that depends on the machine, such as clock time, so that a
+        reproducible solve writes the same file again.
         """
         return {
             "status": self.status,
@@ -122,6 +129,8 @@ class Solution:
         return {
             **self.summary(),
             "seconds": round(self.seconds, 3),
+            "memory_limit": self.memory_limit,
+            "peak_resident": self.peak_resident,
             "stages": [
                 {
                     "name": stage.name,

@@ -10,6 +10,7 @@ from schedopt.solvers.capacity import smallest_passages
 from schedopt.solvers.incumbent import Incumbent
 from schedopt.solvers.instance import build_instance
 from schedopt.solvers.ordered import OrderedInstance
+from schedopt.solvers.resident import Budget
 from schedopt.solvers.solution import ProgressCallback
 
 
@@ -22,6 +23,8 @@ class State:
         The problem, as a graph, as arrays, and what each microbatch needs to pass each device.
     time_limit, workers, seed, deterministic_limit, index_order
         As for `schedopt.solvers.solve`.
+    budget
+        Memory of the machine that the search may take.
     known
         The best schedule and the best bound.
     covered
@@ -37,6 +40,7 @@ class State:
         seed: int,
         deterministic_limit: float | None,
         index_order: bool,
+        budget: Budget,
         progress: ProgressCallback | None = None,
     ) -> None:
         self.problem = problem
@@ -45,6 +49,7 @@ class State:
         self.seed = seed
         self.deterministic_limit = deterministic_limit
         self.index_order = index_order
+        self.budget = budget
         self.began = time.monotonic()
         self.graph = build_graph(problem, index_order=index_order)
         self.instance = build_instance(self.graph)

@@ -74,6 +74,11 @@ class Team:
             self.close()
             raise TeamError(f"can not start {sys.executable}: {error}") from None
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Ids of the processes."""
+        return tuple(process.pid for process in self._processes)
+
     def run(
         self,
         sequences: Sequences,

@@ -33,6 +33,7 @@ class Windows:
     def close(self) -> None:
         """End the processes of the team."""
         if self.team is not None:
+            self.state.budget.close(self.team.pids)
             self.team.close()
 
     def run(self, seconds: float, effort: float | None) -> str:
@@ -43,10 +44,12 @@ class Windows:
         if len(state.instance.ops) > MOST_OPS:
             return f"too large: {len(state.instance.ops)} ops, at most {MOST_OPS}"
         until = state.elapsed + seconds
-        if state.workers == 1 or effort is not None:
-            return self._run_here(until, effort)
+        processes = state.budget.processes(len(state.instance.ops))
+        note = state.budget.note(processes, "processes")
+        if processes == 1 or effort is not None:
+            return self._run_here(until, effort) + note
         try:
-            return self._run_team(until)
+            return self._run_team(until, processes) + note
         except TeamError as error:
             state.known.faults.append(f"windows: {error}; one process goes on")
             return self._run_here(until, effort)
@@ -84,13 +87,14 @@ class Windows:
         state.known.accept(state.instance.orders(best.sequences), "windows")
         return f"{search.windows - windows} windows"
 
-    def _run_team(self, until: float) -> str:
+    def _run_team(self, until: float, processes: int) -> str:
         state = self.state
         if self.team is None:
+            state.budget.open(processes, len(state.instance.ops))
             self.team = Team(
                 state.problem,
                 index_order=state.index_order,
-                size=state.workers,
+                size=processes,
                 seed=state.seed,
                 kept=self.kept,
             )
@@ -106,4 +110,4 @@ class Windows:
             windows += found.windows
             if found.value < state.known.best_in_steps():
                 state.known.accept(state.instance.orders(found.sequences), "windows")
-        return f"{windows} windows by {state.workers} processes"
+        return f"{windows} windows by {processes} processes"

@@ -40,10 +40,13 @@ SHAPES: tuple[tuple[int, str | list[int], int], ...] = (
 """Devices, placement, stages."""
 
 
-def problem_fields(pick: Pick, *, ops: int = 18) -> dict[str, Any]:
-    """Fields of a valid random problem with at most `ops` ops (12 or more, 36 for all sizes)."""
+def problem_fields(pick: Pick, *, ops: int = 18, most: int = 3) -> dict[str, Any]:
+    """Fields of a valid random problem with at most `ops` ops and `most` microbatches.
+
+    There are 12 `ops` or more; 12 times `most` allow all sizes.
+    """
     devices, placement, stages = SHAPES[pick(0, len(SHAPES) - 1)]
-    most = min(3, ops // (3 * stages))
+    most = min(most, ops // (3 * stages))
     microbatches = max(pick(1, most), pick(1, most))
     unit = (1, 1, 1, 2, 10)[pick(0, 4)]
     fused = [pick(0, 3) == 0 for _ in range(stages)]
@@ -84,17 +87,19 @@ def problem_fields(pick: Pick, *, ops: int = 18) -> dict[str, Any]:
     return fields
 
 
-def random_problem(pick: Pick, *, ops: int = 18, **fields: Any) -> Problem:
-    """A random problem; `fields` replaces some of its fields."""
-    return Problem(**problem_fields(pick, ops=ops), **fields)
+def random_problem(pick: Pick, *, ops: int = 18, most: int = 3, **fields: Any) -> Problem:
+    """A random problem (see `problem_fields`); `fields` replaces some of its fields."""
+    return Problem(**problem_fields(pick, ops=ops, most=most), **fields)
 
 
-def random_problems(count: int, seed: int, *, ops: int = 18, **fields: Any) -> Iterator[Problem]:
+def random_problems(
+    count: int, seed: int, *, ops: int = 18, most: int = 3, **fields: Any
+) -> Iterator[Problem]:
     """The same `count` problems for the same seed."""
     random = Random(seed)
     for number in range(count):
         name = f"random problem {number} of seed {seed}"
-        yield random_problem(random.randint, ops=ops, name=name, **fields)
+        yield random_problem(random.randint, ops=ops, most=most, name=name, **fields)
 
 
 def random_orders(problem: Problem, pick: Pick) -> dict[Resource, list[Op]] | None:
@@ -203,7 +208,9 @@ def _memory(pick: Pick, fused: list[bool]) -> dict[str, Any]:
     ]
     memory: dict[str, Any] = {"F": forward, "B": backward}
     if pick(0, 2) == 0:
-        memory["transient"] = {kind: pick(0, 2) / 2 for kind in ("F", "B", "W", "BW")}
+        amounts = {kind: pick(0, 2) / 2 for kind in ("F", "B", "W", "BW")}
+        kinds = {"F", *(("BW",) if any(fused) else ()), *(() if all(fused) else ("B", "W"))}
+        memory["transient"] = {kind: amounts[kind] for kind in amounts if kind in kinds}
     if pick(0, 2) == 0:
         memory["static"] = pick(0, 3)
     return memory

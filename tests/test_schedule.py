@@ -276,6 +276,47 @@ def test_a_resource_with_two_lists_is_a_fault() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"makespan": 5}, "makespan = 5: must be 5.75, the end of its last op, or left out"),
+        (
+            {"period": "1/3"},
+            "period = 1/3: must be 5.75, the largest span of a device in it, or left out",
+        ),
+        (
+            {"info": {"objective": 5.5}},
+            "info.objective = 5.5: must be 5.75, its makespan, or left out",
+        ),
+        (
+            {"info": {"bound": 4.6, "gap": 0}},
+            "info.gap = 0: must be 0.2, (objective - bound) / objective, or left out",
+        ),
+    ],
+    ids=str,
+)
+def test_a_stated_figure_that_its_times_contradict_is_a_fault(
+    change: dict[str, Any], expected: str
+) -> None:
+    assert faults_of(lambda data: data.update(change)) == [expected]
+
+
+def test_the_objective_of_a_file_is_the_one_its_problem_names() -> None:
+    problem = PROBLEM.replace(objective="period")
+    schedule = timed(problem=problem, info={"objective": 5, "bound": 5})
+    with pytest.raises(ScheduleError, match=r"must be 5\.75, its period, or left out"):
+        Schedule.from_dict(schedule.to_dict())
+
+
+def test_figures_that_are_right_or_left_out_are_no_faults() -> None:
+    facts = {"objective": 5.75, "bound": 4.6, "gap": 0.2, "status": "feasible"}
+    data = timed(info=facts).to_dict()
+    assert Schedule.from_dict(data).info == facts
+    for name in ("makespan", "period", "info"):
+        del data[name]
+    assert Schedule.from_dict(data).makespan == Fraction(23, 4)
+
+
 @pytest.mark.parametrize("data", [None, 3, [], "text", {}])
 def test_other_data_than_a_schedule_is_a_fault(data: Any) -> None:
     with pytest.raises(ScheduleError):

@@ -99,6 +99,10 @@ FORMS = "each stage has B and W, or BW"
             {"durations": {**SPLIT, "B": [1, 2]}},
             "durations.B = [1, 2]: has 2 items, must have 3, one for each of the stages",
         ),
+        (
+            {"durations": {"F": 1, "B": [1, 1, 1], "W": [1, 1, 1], "BW": 2}},
+            "durations.BW = 2: would not be used, because no stage has BW; leave it out",
+        ),
         ({"durations": {**SPLIT, "R": 1}}, "durations.R = 1: unknown field; valid: F, B, W, BW"),
         # microbatch factors
         ({"microbatch_factors": 2}, "microbatch_factors = 2: must be a list"),
@@ -170,6 +174,25 @@ FORMS = "each stage has B and W, or BW"
         (
             {"memory": {"transient": {"B": [1]}}},
             "memory.transient.B = [1]: has 1 items, must have 3, one for each of the stages",
+        ),
+        (
+            {"memory": {"BW": -1}},
+            "memory.BW = -1: would not be used, because no stage has BW; leave it out",
+        ),
+        (
+            {"memory": {"W": -1}, "durations": {"F": 1, "BW": 1}},
+            "memory.W = -1: would not be used, because no stage has W; leave it out",
+        ),
+        (
+            {
+                "memory": {"BW": [None, -1, -1]},
+                "durations": {"F": 1, "B": 1, "W": 1, "BW": [None, 1, None]},
+            },
+            "memory.BW[2] = -1: would not be used, because stage 2 has no BW; must be null",
+        ),
+        (
+            {"memory": {"transient": {"BW": [0, 0.5, 0]}}},
+            "memory.transient.BW[1] = 0.5: would not be used, because stage 1 has no BW; must be 0",
         ),
         ({"memory": {"static": -1}}, "memory.static = -1: must be at least 0"),
         (

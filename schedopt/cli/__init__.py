@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import platform
-import sys
-from collections.abc import Sequence
-from importlib.metadata import version
-from typing import NoReturn
+from schedopt.starting import INTERRUPTED, QuietStart
 
-import click
+with QuietStart():
+    import platform
+    import sys
+    from collections.abc import Sequence
+    from importlib.metadata import version
+    from typing import NoReturn
 
-from schedopt.cli import check, compare, problems, show, solve
-from schedopt.cli.output import accept_any_encoding, forget_stdout, message
-from schedopt.errors import InputError, NotApplicableError
+    import click
 
-BAD_INPUT, INTERRUPTED = 2, 130
+    from schedopt.cli import check, compare, problems, show, solve
+    from schedopt.cli.output import accept_any_encoding, forget_stdout, message
+    from schedopt.errors import InputError, NotApplicableError
+
+    VERSIONS = f"(ortools {version('ortools')}, Python {platform.python_version()})"
+
+BAD_INPUT = 2
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(
-    message=f"schedopt {version('schedopt')} (ortools {version('ortools')}, "
-    f"Python {platform.python_version()})"
-)
+@click.version_option(message=f"schedopt {version('schedopt')} {VERSIONS}")
 def commands() -> None:
     """Optimal schedules for pipeline-parallel training, with proofs.
 
@@ -41,12 +43,12 @@ for module in (solve, compare, check, show, problems):
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command line and exit: no traceback for anything in a file or an option."""
-    accept_any_encoding()
     sys.exit(_run(arguments))
 
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
+        accept_any_encoding()
         code = commands.main(arguments, prog_name="schedopt", standalone_mode=False)
     except click.ClickException as error:
         error.show()

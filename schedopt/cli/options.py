@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -37,6 +38,26 @@ def number(value: str) -> Number:
     return result
 
 
+def size(value: str) -> int:
+    """A number of bytes: 4GiB, 512 MiB, 2e9, 1.5GB.
+
+    Raises
+    ------
+    click.BadParameter
+        For any other text, and for less than a byte.
+    """
+    match = _SIZE.fullmatch(value.strip().lower())
+    scale = _UNITS.get(match[2]) if match else None
+    if match is None or scale is None or not 1 <= float(match[1]) * scale < math.inf:
+        raise click.BadParameter(f"{value!r} is not a size, such as 4GiB, 512MiB or 2000000000")
+    return int(float(match[1]) * scale)
+
+
+_SIZE = re.compile(r"(\d+\.?\d*(?:e\d+)?)\s*([a-z]*)", re.ASCII)
+_UNITS = {"": 1, "b": 1}
+_UNITS |= {f"{prefix}b": 1000**power for power, prefix in enumerate("kmgt", 1)}
+_UNITS |= {f"{prefix}ib": 1024**power for power, prefix in enumerate("kmgt", 1)}
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 quiet_option = click.option(
     "--quiet", "-q", is_flag=True, help="No progress, warnings or notes on stderr."
@@ -55,6 +76,7 @@ class SolveOptions(NamedTuple):
     deterministic_limit: float | None
     index_order: bool
     no_cache: bool
+    memory_limit: int | None
 
     def change(self, problem: Problem) -> Problem:
         """The problem with the fields that options replace.
@@ -130,6 +152,13 @@ _SOLVE_OPTIONS = (
         is_flag=True,
         help="Neither use nor keep what earlier solves have found; always so with "
         "--deterministic-limit.",
+    ),
+    click.option(
+        "--memory-limit",
+        type=size,
+        metavar="SIZE",
+        help="What the search should take at most, such as 4GiB; 3/4 of the machine's memory when "
+        "omitted.",
     ),
 )
 

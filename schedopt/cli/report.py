@@ -14,6 +14,7 @@ from schedopt.analysis import Summary
 from schedopt.exact import text
 from schedopt.formats.tables import device_table, facts, headline, objective_facts, percent
 from schedopt.schedule import Schedule
+from schedopt.solvers.resident import size_text
 from schedopt.solvers.solution import Solution
 
 SOLVED, INFEASIBLE, NOTHING_FOUND, INTERRUPTED = 0, 3, 4, 130
@@ -93,8 +94,10 @@ def run_text(solution: Solution) -> str:
         limits.append(f"deterministic limit {solution.deterministic_limit:g}")
     if solution.interrupted:
         limits.append("interrupted")
+    peak = solution.peak_resident
     parts = [
         f"{solution.seconds:.1f} s ({', '.join(limits)})",
+        "" if peak is None else f"at most {size_text(peak)} of memory",
         f"seed {solution.seed}",
         f"workers {solution.workers}",
         versions_text(solution.versions),

@@ -34,6 +34,7 @@ def run(problem: Problem, options: SolveOptions, *, quiet: bool) -> Solution:
             index_order=options.index_order,
             progress=display,
             cache=cache,
+            memory_limit=options.memory_limit,
         )
     for note in () if quiet or cache is None else cache.notes:
         message(f"cache: {note}")

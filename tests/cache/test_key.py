@@ -27,7 +27,7 @@ WAYS_TO_WRITE: dict[str, dict[str, Any]] = {
     "other units": {"time_unit": "us", "memory_unit": "GB"},
     "floats": {"durations": {"F": 1.0, "B": 2.0, "W": 3.0}, "lag": 1.0},
     "lists": {"durations": {"F": [1] * 4, "B": [2, 2.0, 2, 2], "W": [3] * 4}},
-    "unused kind": {"durations": {"F": 1, "B": [2] * 4, "W": [3] * 4, "BW": 9}},
+    "unused kind": {"durations": {"F": 1, "B": [2] * 4, "W": [3] * 4, "BW": [None] * 4}},
     "placement as list": {"placement": [0, 1, 1, 0]},
     "placement as wave": {"placement": "wave"},
     "number of stages": {"stages": 4},
@@ -41,7 +41,7 @@ WAYS_TO_WRITE: dict[str, dict[str, Any]] = {
     "memory as lists": {
         "memory": {"F": [4] * 4, "B": -1, "static": [1, 1], "capacity": [20, 20.0]}
     },
-    "transient of an unused kind": {"memory": {**BASE["memory"], "transient": {"BW": 5}}},
+    "transient of an unused kind": {"memory": {**BASE["memory"], "transient": {"BW": [0] * 4}}},
 }
 
 CHANGES: dict[str, dict[str, Any]] = {

@@ -53,3 +53,14 @@ def test_a_fault_in_the_problem_of_a_schedule_names_its_place(
     result = run("check", schedule_file)
     assert result.code == 2
     assert f"{schedule_file}: schedule is not valid, 1 fault:\n  problem.lag = -1:" in result.err
+
+
+def test_a_file_that_states_another_makespan_than_that_of_its_times_is_refused(
+    run: Run, schedule_file: Path
+) -> None:
+    data = json.loads(schedule_file.read_text(encoding="utf-8"))
+    data["makespan"] = 6
+    schedule_file.write_text(json.dumps(data), encoding="utf-8")
+    result = run("check", schedule_file)
+    assert result.code == 2
+    assert "makespan = 6: must be 7, the end of its last op, or left out" in result.err

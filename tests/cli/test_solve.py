@@ -54,6 +54,20 @@ def test_json_goes_to_stdout_alone(run: Run, problem_file: Path) -> None:
     assert [d["peak_memory"] for d in data["summary"]["devices"]] == [2, 2]
 
 
+def test_the_memory_that_a_solve_took_is_reported(run: Run, problem_file: Path) -> None:
+    data = run("solve", problem_file, "--json", "--memory-limit", "4GiB").json
+    assert data["memory_limit"] == 4 * 2**30
+    assert data["peak_resident"] > 2**20
+    report = run("solve", problem_file).out
+    assert re.search(r" s \(.*\), at most \d+ MiB of memory, seed 0", report)
+
+
+def test_a_memory_limit_that_is_no_size_is_refused(run: Run, problem_file: Path) -> None:
+    result = run("solve", problem_file, "--memory-limit", "4 apples")
+    assert result.code == 2
+    assert "'4 apples' is not a size, such as 4GiB" in result.err
+
+
 def test_progress_goes_to_stderr_and_quiet_silences_it(run: Run, problem_file: Path) -> None:
     loud = run("solve", problem_file)
     assert re.search(r"best .+ bound 7 units +gap", loud.err)

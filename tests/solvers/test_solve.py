@@ -190,7 +190,7 @@ def test_a_false_infeasible_of_the_solver_is_reported_and_the_schedule_kept(monk
     monkeypatch.setattr(
         OrderModel, "solve", lambda *_, **__: Outcome("infeasible", None, None, 0, 0, 0, 0)
     )
-    solution = solve(hundred(4, 8, 6), workers=1, time_limit=2)
+    solution = solve(hundred(4, 8, 6), workers=1, deterministic_limit=0.5)
     assert solution.status == "feasible"
     assert "infeasible" in solution.faults[0]
     assert check(solution.schedule) == ()
@@ -207,7 +207,7 @@ def test_invalid_values_of_the_solver_are_caught_by_the_checker(monkeypatch):
         return Outcome("optimal", outcome.starts, turned, outcome.bound, 0, 0, 0)
 
     monkeypatch.setattr(OrderModel, "solve", reversed_orders)
-    solution = solve(hundred(4, 8, 6), workers=1, time_limit=2)
+    solution = solve(hundred(4, 8, 6), workers=1, deterministic_limit=0.5)
     assert "circle" in solution.faults[0]
     assert any(fault.startswith("windows: ") for fault in solution.faults)
     assert check(solution.schedule) == ()
@@ -217,14 +217,14 @@ def test_a_bound_above_a_valid_schedule_is_a_fault_and_not_used(monkeypatch):
     monkeypatch.setattr(
         OrderModel, "solve", lambda *_, **__: Outcome("unknown", None, None, 10**9, 0, 0, 0)
     )
-    solution = solve(hundred(4, 8, 6), workers=1, time_limit=2)
+    solution = solve(hundred(4, 8, 6), workers=1, deterministic_limit=0.5)
     assert "above a valid schedule" in solution.faults[0]
     assert solution.bound < solution.objective
 
 
 def test_too_large_a_model_is_not_built_and_said_so(monkeypatch):
     monkeypatch.setattr(proving, "MAX_BOOLEANS", 10)
-    solution = solve(hundred(4, 8, 6), workers=1, time_limit=2)
+    solution = solve(hundred(4, 8, 6), workers=1, deterministic_limit=0.5)
     assert solution.status == "feasible"
     assert "not built" in solution.stages[-1].detail
 
@@ -241,7 +241,9 @@ def test_unequal_microbatches_may_change_their_order():
     assert kept.bound <= free.objective
 
 
-@pytest.mark.parametrize(("name", "value"), [("time_limit", 0), ("workers", -1)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("time_limit", 0), ("workers", -1), ("memory_limit", 0)]
+)
 def test_a_limit_that_is_not_positive_is_refused_by_name(name, value):
     with pytest.raises(ValueError, match=f"{name} must be greater than 0, got {value}"):
         solve(Problem.uniform(devices=1, microbatches=1), **{name: value})
