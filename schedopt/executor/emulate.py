@@ -136,7 +136,9 @@ def emulated_links(problem: Problem, *, unit_seconds: float) -> Links:
                 f"must be equal to be emulated, from stage {source} to {target} it is {lag:g}: "
                 "a link has one lag in each direction"
             )
-            faults.append(Fault(f"lag from device {pair[0]} to {pair[1]}", f"{lags[pair]:g}", valid))
+            faults.append(
+                Fault(f"lag from device {pair[0]} to {pair[1]}", f"{lags[pair]:g}", valid)
+            )
     if faults:
         raise ProblemError(faults)
     return {pair: lag * unit_seconds for pair, lag in lags.items() if lag}

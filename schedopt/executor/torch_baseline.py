@@ -19,7 +19,6 @@ from torch.distributed.pipelining import (
 )
 
 from schedopt.errors import NotApplicableError
-from schedopt.executor.distributed import place_in
 from schedopt.executor.slow_links import Links, SlowLinks
 from schedopt.problem import Problem
 
@@ -37,7 +36,6 @@ def counterpart(problem: Problem) -> str:
     NotApplicableError
         If it has none.
     """
-    chunks = problem.stage_count / problem.devices
     name = COUNTERPARTS.get(problem.placement_name or "")
     if name is None or problem.devices == 1 or problem.edges:
         raise NotApplicableError(
@@ -48,7 +46,7 @@ def counterpart(problem: Problem) -> str:
     if name == "Interleaved 1F1B" and problem.microbatches % problem.devices:
         raise NotApplicableError(
             "Interleaved 1F1B of torch.distributed.pipelining needs a multiple of "
-            f"{problem.devices} microbatches, not {problem.microbatches}; {chunks:g} chunks"
+            f"{problem.devices} microbatches, not {problem.microbatches}"
         )
     return name
 
@@ -85,10 +83,9 @@ class TorchSteps:
         device: torch.device | str,
     ) -> None:
         name = counterpart(problem)
-        rank, size, _ = place_in(None)
         # Of its own, so that nothing else is between its transfers.
-        group = _slow_group(links) if links else dist.new_group(list(range(size)))
-        stages = [
+        group = _slow_group(links) if links else dist.new_group()
+        stages: list[Any] = [
             PipelineStage(module, stage, problem.stage_count, torch.device(device), group=group)
             for stage, module in sorted(modules.items())
         ]
@@ -115,7 +112,7 @@ class _SlowGroup(dist.ProcessGroup):
     """A process group over gloo that has what the runtime of torch uses, with slow links."""
 
     def __init__(self, rank: int, size: int, gloo: Any, links: Links) -> None:
-        super().__init__(rank, size)
+        super().__init__(rank, size)  # type: ignore[call-arg]
         self._slow = SlowLinks(gloo, rank, links)
         self._gloo = gloo
 
@@ -140,4 +137,5 @@ def _slow_group(links: Links) -> dist.ProcessGroup:
 
     name = f"{SLOW_BACKEND}_{len(dist.Backend.backend_list)}"
     dist.Backend.register_backend(name, create, devices=["cpu"])
-    return dist.new_group(backend=name)
+    group: dist.ProcessGroup = dist.new_group(backend=name)
+    return group
