@@ -3,24 +3,30 @@
 One rule per kind of layer. The arithmetic is that of the unsplit layer: where torch has one
 kernel for all gradients of a layer, it is called twice and told each time which ones to compute
 (`torch.ops.aten`, the core operators of torch's documented IR).
+
+Norms have no rule of this kind. The gradient of their weight is small and comes with that of the
+input from one kernel, while what it is computed from is as large as an activation: B computes it,
+and only adding it to `.grad` waits for W.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+Output = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+"""Input, weight and bias -> output, by ordinary torch functions."""
+
 
 class LayerRule(ABC):
     """What one layer computes, read from its module at each call.
 
-    `saved` is what `forward` returns besides the output, for use by both gradients; `gradient`
-    is that of the output.
+    `gradient` is that of the output.
     """
 
     holds_weight: ClassVar[bool] = False
@@ -38,20 +44,16 @@ class LayerRule(ABC):
         return x
 
     @abstractmethod
-    def forward(
-        self, x: Tensor, weight: Tensor, bias: Tensor | None
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Output and `saved`."""
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The output."""
 
     @abstractmethod
-    def input_gradient(
-        self, gradient: Tensor, x: Tensor, weight: Tensor, saved: Sequence[Tensor]
-    ) -> Tensor:
+    def input_gradient(self, gradient: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         """Gradient of the input, of its shape."""
 
     @abstractmethod
     def weight_gradients(
-        self, gradient: Tensor, x: Tensor, weight: Tensor | None, saved: Sequence[Tensor]
+        self, gradient: Tensor, x: Tensor, weight: Tensor | None
     ) -> tuple[Tensor, ...]:
         """Gradients of the weight and, if the layer has one, of the bias.
 
@@ -59,53 +61,18 @@ class LayerRule(ABC):
         """
 
 
-class _OneKernel(LayerRule):
-    """A layer for which torch has one kernel, told which of three gradients are wanted."""
-
-    holds_weight = True
-
-    @abstractmethod
-    def gradients(
-        self,
-        gradient: Tensor,
-        x: Tensor,
-        weight: Tensor,
-        saved: Sequence[Tensor],
-        wanted: list[bool],
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients of input, weight and bias, as far as wanted."""
-
-    def input_gradient(
-        self, gradient: Tensor, x: Tensor, weight: Tensor, saved: Sequence[Tensor]
-    ) -> Tensor:
-        return self.gradients(gradient, x, weight, saved, [True, False, False])[0]
-
-    def weight_gradients(
-        self, gradient: Tensor, x: Tensor, weight: Tensor | None, saved: Sequence[Tensor]
-    ) -> tuple[Tensor, ...]:
-        if weight is None:
-            raise TypeError("the kernel needs the weight")
-        if self.module.bias is None:
-            return self.gradients(gradient, x, weight, saved, [False, True, False])[1:2]
-        return self.gradients(gradient, x, weight, saved, [False, True, True])[1:]
-
-
 class _Linear(LayerRule):
     def autocast_dtype(self, device_type: str) -> torch.dtype | None:
         return torch.get_autocast_dtype(device_type)
 
-    def forward(
-        self, x: Tensor, weight: Tensor, bias: Tensor | None
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        return functional.linear(x, weight, bias), ()
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return functional.linear(x, weight, bias)
 
-    def input_gradient(
-        self, gradient: Tensor, x: Tensor, weight: Tensor, saved: Sequence[Tensor]
-    ) -> Tensor:
+    def input_gradient(self, gradient: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         return gradient @ weight
 
     def weight_gradients(
-        self, gradient: Tensor, x: Tensor, weight: Tensor | None, saved: Sequence[Tensor]
+        self, gradient: Tensor, x: Tensor, weight: Tensor | None
     ) -> tuple[Tensor, ...]:
         rows = gradient.reshape(-1, gradient.shape[-1])
         of_weight = rows.t() @ x.reshape(-1, x.shape[-1])
@@ -113,18 +80,14 @@ class _Linear(LayerRule):
 
 
 class _Embedding(LayerRule):
-    def forward(
-        self, x: Tensor, weight: Tensor, bias: Tensor | None
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        return functional.embedding(x, weight), ()
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return functional.embedding(x, weight)
 
-    def input_gradient(
-        self, gradient: Tensor, x: Tensor, weight: Tensor, saved: Sequence[Tensor]
-    ) -> Tensor:
+    def input_gradient(self, gradient: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         raise TypeError("indices have no gradient")
 
     def weight_gradients(
-        self, gradient: Tensor, x: Tensor, weight: Tensor | None, saved: Sequence[Tensor]
+        self, gradient: Tensor, x: Tensor, weight: Tensor | None
     ) -> tuple[Tensor, ...]:
         padding = -1 if self.module.padding_idx is None else self.module.padding_idx
         of_weight: Tensor = torch.ops.aten.embedding_dense_backward(
@@ -133,7 +96,9 @@ class _Embedding(LayerRule):
         return (of_weight,)
 
 
-class _Convolution(_OneKernel):
+class _Convolution(LayerRule):
+    holds_weight = True
+
     def autocast_dtype(self, device_type: str) -> torch.dtype | None:
         return torch.get_autocast_dtype(device_type)
 
@@ -169,125 +134,47 @@ class _Convolution(_OneKernel):
         within = [before for before, _ in self._paddings()] if self._pads_itself() else [0] * size
         return module.stride, within, module.dilation, False, [0] * size, module.groups
 
-    def forward(
-        self, x: Tensor, weight: Tensor, bias: Tensor | None
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        return torch.convolution(x, weight, bias, *self._arguments()), ()
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return torch.convolution(x, weight, bias, *self._arguments())
 
-    def gradients(
-        self,
-        gradient: Tensor,
-        x: Tensor,
-        weight: Tensor,
-        saved: Sequence[Tensor],
-        wanted: list[bool],
+    def input_gradient(self, gradient: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+        return self._gradients(gradient, x, weight, [True, False, False])[0]
+
+    def weight_gradients(
+        self, gradient: Tensor, x: Tensor, weight: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        if weight is None:
+            raise TypeError("the kernel needs the weight")
+        has_bias = self.module.bias is not None
+        of_weights = self._gradients(gradient, x, weight, [False, True, has_bias])[1:]
+        return of_weights if has_bias else of_weights[:1]
+
+    def _gradients(
+        self, gradient: Tensor, x: Tensor, weight: Tensor, wanted: list[bool]
     ) -> tuple[Tensor, Tensor, Tensor]:
+        """Of input, weight and bias, as far as wanted."""
         found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
             gradient, x, weight, [weight.shape[0]], *self._arguments(), wanted
         )
         return found
 
 
-def _norm_dtype(device_type: str) -> torch.dtype | None:
-    """Autocast runs norms in float32, but on CPUs as they are."""
-    return None if device_type == "cpu" else torch.float32
+def _layer_norm(module: nn.LayerNorm) -> Output:
+    return lambda x, weight, bias: functional.layer_norm(
+        x, module.normalized_shape, weight, bias, module.eps
+    )
 
 
-class _LayerNorm(_OneKernel):
-    def autocast_dtype(self, device_type: str) -> torch.dtype | None:
-        return _norm_dtype(device_type)
-
-    def forward(
-        self, x: Tensor, weight: Tensor, bias: Tensor | None
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        shape, eps = self.module.normalized_shape, self.module.eps
-        output, *saved = torch.native_layer_norm(x, shape, weight, bias, eps)
-        return output, tuple(saved)
-
-    def gradients(
-        self,
-        gradient: Tensor,
-        x: Tensor,
-        weight: Tensor,
-        saved: Sequence[Tensor],
-        wanted: list[bool],
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        # Of the bias, which looks like the weight, the kernel reads only shape and type.
-        found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.native_layer_norm_backward(
-            gradient, x, self.module.normalized_shape, *saved, weight, weight, wanted
-        )
-        return found
+def _group_norm(module: nn.GroupNorm) -> Output:
+    return lambda x, weight, bias: functional.group_norm(
+        x, module.num_groups, weight, bias, module.eps
+    )
 
 
-class _GroupNorm(_OneKernel):
-    def autocast_dtype(self, device_type: str) -> torch.dtype | None:
-        return _norm_dtype(device_type)
-
-    def prepare(self, x: Tensor) -> Tensor | None:
-        return x.contiguous()
-
-    def forward(
-        self, x: Tensor, weight: Tensor, bias: Tensor | None
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        groups, eps = self.module.num_groups, self.module.eps
-        output, *saved = torch.native_group_norm(x, weight, bias, *_extents(x), groups, eps)
-        return output, tuple(saved)
-
-    def gradients(
-        self,
-        gradient: Tensor,
-        x: Tensor,
-        weight: Tensor,
-        saved: Sequence[Tensor],
-        wanted: list[bool],
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.native_group_norm_backward(
-            gradient.contiguous(), x, *saved, weight, *_extents(x), self.module.num_groups, wanted
-        )
-        return found
-
-
-def _extents(x: Tensor) -> tuple[int, int, int]:
-    """Batch, channels, and elements per channel."""
-    return x.shape[0], x.shape[1], x.shape[2:].numel()
-
-
-class _RMSNorm(LayerRule):
-    """By autograd: B and W each compute the layer again and derive one side of it.
-
-    Torch has no public kernel for this backward, and its default of eps differs by version.
-    """
-
-    holds_weight = True
-
-    def autocast_dtype(self, device_type: str) -> torch.dtype | None:
-        return _norm_dtype(device_type)
-
-    def forward(
-        self, x: Tensor, weight: Tensor, bias: Tensor | None
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        return self._output(x, weight), ()
-
-    def input_gradient(
-        self, gradient: Tensor, x: Tensor, weight: Tensor, saved: Sequence[Tensor]
-    ) -> Tensor:
-        with torch.enable_grad():
-            x = x.detach().requires_grad_()
-            output = self._output(x, weight.detach())
-        return torch.autograd.grad(output, x, gradient)[0]
-
-    def weight_gradients(
-        self, gradient: Tensor, x: Tensor, weight: Tensor | None, saved: Sequence[Tensor]
-    ) -> tuple[Tensor, ...]:
-        if weight is None:
-            raise TypeError("the derivative needs the weight")
-        with torch.enable_grad():
-            weight = weight.detach().requires_grad_()
-            output = self._output(x.detach(), weight)
-        return torch.autograd.grad(output, weight, gradient)
-
-    def _output(self, x: Tensor, weight: Tensor) -> Tensor:
-        return functional.rms_norm(x, self.module.normalized_shape, weight, self.module.eps)
+def _rms_norm(module: nn.RMSNorm) -> Output:
+    return lambda x, weight, bias: functional.rms_norm(
+        x, list(module.normalized_shape), weight, module.eps
+    )
 
 
 _RULES: dict[type[nn.Module], type[LayerRule]] = {
@@ -296,14 +183,16 @@ _RULES: dict[type[nn.Module], type[LayerRule]] = {
     nn.Conv1d: _Convolution,
     nn.Conv2d: _Convolution,
     nn.Conv3d: _Convolution,
-    nn.LayerNorm: _LayerNorm,
-    nn.GroupNorm: _GroupNorm,
-    nn.RMSNorm: _RMSNorm,
+}
+_NORMS: dict[type[nn.Module], Callable[..., Output]] = {
+    nn.LayerNorm: _layer_norm,
+    nn.GroupNorm: _group_norm,
+    nn.RMSNorm: _rms_norm,
 }
 
 
-def rule_for(module: nn.Module) -> LayerRule | str:
-    """The rule of a layer, or why it can not be split.
+def rule_for(module: nn.Module) -> LayerRule | Output | str:
+    """The rule of a layer, the output of a norm, or why the module can not be split.
 
     Parameters
     ----------
@@ -311,9 +200,9 @@ def rule_for(module: nn.Module) -> LayerRule | str:
         One that has parameters of its own.
     """
     # A subclass may compute something else, or use the parameters without calling the layer.
-    rule = _RULES.get(type(module))
-    if rule is None:
-        return f"no rule for {type(module).__name__}"
+    kind = type(module)
+    if kind not in _RULES and kind not in _NORMS:
+        return f"no rule for {kind.__name__}"
     if "forward" in vars(module):
         return "its forward is replaced already"
     for name, parameter in module.named_parameters(recurse=False):
@@ -323,4 +212,4 @@ def rule_for(module: nn.Module) -> LayerRule | str:
         return "its gradient is sparse"
     if isinstance(module, nn.Embedding) and module.max_norm is not None:
         return "max_norm changes its weight in the forward"
-    return rule(module)
+    return _RULES[kind](module) if kind in _RULES else _NORMS[kind](module)

@@ -2,13 +2,14 @@
 
 The layers that can be split run as an autograd function whose backward computes the gradient of
 the input and keeps what the gradients of the weights need. W computes these and hands them to
-the parameters as autograd would: their hooks run, and `.grad` is added to.
+the parameters as autograd would: their hooks run, and `.grad` is added to. Norms run as they are,
+on stand-ins for their parameters, whose gradients are kept for W.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,15 +18,16 @@ import torch
 from torch import Tensor, nn
 
 from schedopt.errors import SplitError
-from schedopt.executor.layer_rules import LayerRule, rule_for
+from schedopt.executor.layer_rules import LayerRule, Output, rule_for
 
 
 class DeferredWeights:
     """The weight gradients of a module, computed when asked for and not in its backward.
 
-    Handled are the layers that have a rule (`layer_rules`): `Linear`, `Embedding`, `Conv1d`,
-    `Conv2d`, `Conv3d`, `LayerNorm`, `GroupNorm` and `RMSNorm`. All others compute the gradients
-    of their parameters in B, and so does a handled layer whose weight is frozen.
+    Handled are `Linear`, `Embedding`, `Conv1d`, `Conv2d`, `Conv3d`, and `LayerNorm`, `GroupNorm`
+    and `RMSNorm`, which compute the gradients of their few parameters in B and keep them for W
+    (`layer_rules` says why). All others compute and add the gradients of their parameters in B,
+    and so does a handled layer whose weight is frozen.
 
     A queue holds the inputs of the layers and the gradients of their outputs as they are:
     neither may be overwritten before `run`, which matters for buffers that tensors are received
@@ -66,8 +68,8 @@ class DeferredWeights:
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
-        self._rules: dict[nn.Module, LayerRule] = {}
-        self._queues: defaultdict[Hashable, list[_Queued]] = defaultdict(list)
+        self._rules: dict[nn.Module, LayerRule | Output] = {}
+        self._queues: defaultdict[Hashable, list[_Deferred | _Found]] = defaultdict(list)
         self._microbatch: Hashable = None
         self._recomputing = False
         handled, unsplit = [], []
@@ -89,7 +91,10 @@ class DeferredWeights:
         """Replace the forwards of the handled layers; parameters and state stay as they are."""
         for layer, rule in self._rules.items():
             if "forward" not in vars(layer):
-                layer.forward = partial(self._forward, layer, rule, layer.forward)
+                if isinstance(rule, LayerRule):
+                    layer.forward = partial(self._forward, layer, rule, layer.forward)
+                else:
+                    layer.forward = partial(self._forward_of_norm, layer, rule, layer.forward)
 
     def restore(self) -> None:
         """Give the layers their own forwards back."""
@@ -115,19 +120,25 @@ class DeferredWeights:
         A parameter that is used several times gets one gradient, the sum.
         """
         queue = self._queues.pop(microbatch, [])
-        uses = Counter(parameter for queued in queue for parameter in queued.call.parameters)
+        uses = Counter(parameter for queued in queue for parameter in queued.parameters)
         sums: dict[nn.Parameter, Tensor] = {}
+        complete: dict[nn.Parameter, Tensor] = {}
+        size = 0
         queue.reverse()
         while queue:
             # Nothing of a call is held once its gradients are there.
-            for parameter, gradient in _gradients(queue.pop()):
+            for parameter, gradient in queue.pop().gradients():
                 sums[parameter] = sums[parameter] + gradient if parameter in sums else gradient
                 uses[parameter] -= 1
-            complete = [parameter for parameter in sums if not uses[parameter]]
-            _accumulate({parameter: sums.pop(parameter) for parameter in complete})
+                if not uses[parameter]:
+                    complete[parameter] = sums.pop(parameter)
+                    size += parameter.nbytes
+            if size > ACCUMULATED_TOGETHER or not queue:
+                _accumulate(complete)
+                complete, size = {}, 0
 
     def pending(self, microbatch: Hashable) -> int:
-        """Number of layer calls whose weight gradients are queued."""
+        """Number of entries in the queue: calls of layers, and parameters of calls of norms."""
         return len(self._queues.get(microbatch, ()))
 
     def bytes(self, microbatch: Hashable) -> int:
@@ -154,11 +165,7 @@ class DeferredWeights:
         original: Callable[[Tensor], Tensor],
         input: Tensor,  # the name that the layers themselves use
     ) -> Tensor:
-        if torch.compiler.is_compiling():
-            raise SplitError(_COMPILED)
-        if not (torch.is_grad_enabled() and layer.weight.requires_grad):
-            return original(input)
-        x = rule.prepare(input)
+        x = rule.prepare(input) if _is_split(layer) else None
         if x is None:
             return original(input)
         weight, bias = layer.weight, getattr(layer, "bias", None)
@@ -174,6 +181,33 @@ class DeferredWeights:
         call = _Call(rule, parameters, self._microbatch, self._recomputing)
         return _split_layer(self, call, x, weight, bias)
 
+    def _forward_of_norm(
+        self, layer: Any, output: Output, original: Callable[[Tensor], Tensor], input: Tensor
+    ) -> Tensor:
+        microbatch = self._microbatch
+        if microbatch is None or not _is_split(layer):
+            return original(input)
+        return output(
+            input,
+            self._stand_in(layer.weight, microbatch),
+            self._stand_in(getattr(layer, "bias", None), microbatch),
+        )
+
+    def _stand_in(self, parameter: Any, microbatch: Hashable) -> Any:
+        """A tensor with the values of a parameter, whose gradient goes into the queue."""
+        if parameter is None or not parameter.requires_grad:
+            return parameter
+        stand_in = parameter.detach().requires_grad_()
+
+        def keep(leaf: Tensor) -> None:
+            _refuse_second_derivatives()
+            if leaf.grad is not None:
+                self._queues[microbatch].append(_Found(parameter, leaf.grad))
+                leaf.grad = None
+
+        stand_in.register_post_accumulate_grad_hook(keep)
+        return stand_in
+
     def _saved(self, node: Any) -> tuple[Tensor, ...]:
         """What a node has saved; if it was checkpointed, this computes the part again."""
         self._recomputing = True
@@ -183,8 +217,19 @@ class DeferredWeights:
             self._recomputing = False
         return saved
 
-    def _queue(self, queued: _Queued) -> None:
+    def _keep(self, queued: _Deferred) -> None:
         self._queues[queued.call.microbatch].append(queued)
+
+
+ACCUMULATED_TOGETHER = 32 * 2**20
+"""Bytes of gradients that W gathers before it hands them to the parameters."""
+
+
+def _is_split(layer: Any) -> bool:
+    """Whether a call that begins now is to be split."""
+    if torch.compiler.is_compiling():
+        raise SplitError(_COMPILED)
+    return torch.is_grad_enabled() and bool(layer.weight.requires_grad)
 
 
 def _is_compiled(module: nn.Module) -> bool:
@@ -204,18 +249,47 @@ class _Call(NamedTuple):
     inputs_are_saved: bool
 
 
-class _Queued(NamedTuple):
+class _Deferred(NamedTuple):
     """What the weight gradients of one call need."""
 
     call: _Call
     gradient: Tensor
     x: Tensor
     weight: Tensor | None
-    saved: tuple[Tensor, ...]
+
+    @property
+    def parameters(self) -> tuple[nn.Parameter, ...]:
+        return self.call.parameters
 
     def tensors(self) -> tuple[Tensor, ...]:
-        weight = () if self.weight is None else (self.weight,)
-        return (self.gradient, self.x, *weight, *self.saved)
+        """All that is held."""
+        return (self.gradient, self.x, *(() if self.weight is None else (self.weight,)))
+
+    def gradients(self) -> Iterable[tuple[nn.Parameter, Tensor]]:
+        """Of the parameters, computed now."""
+        with torch.no_grad():
+            found = self.call.rule.weight_gradients(self.gradient, self.x, self.weight)
+        pairs = zip(self.parameters, found, strict=True)
+        return [(parameter, gradient.to(parameter.dtype)) for parameter, gradient in pairs]
+
+
+class _Found(NamedTuple):
+    """A gradient that is there already."""
+
+    parameter: nn.Parameter
+    gradient: Tensor
+
+    @property
+    def parameters(self) -> tuple[nn.Parameter, ...]:
+        return (self.parameter,)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that is held."""
+        return (self.gradient,)
+
+    def gradients(self) -> Iterable[tuple[nn.Parameter, Tensor]]:
+        """Of the parameter."""
+        return [(self.parameter, self.gradient)]
 
 
 class _SplitLayer(torch.autograd.Function):
@@ -230,30 +304,36 @@ class _SplitLayer(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor | None,
     ) -> Tensor:
-        output, saved = call.rule.forward(x, weight, bias)
+        output = call.rule.forward(x, weight, bias)
         ctx.deferred, ctx.call = deferred, call
-        needed = _needed(call.rule, x, weight, x_needs_gradient=ctx.needs_input_grad[2])
-        ctx.save_for_backward(*(() if call.inputs_are_saved else needed), *saved)
+        if not call.inputs_are_saved:
+            needed = _needed(call.rule, x, weight, x_needs_gradient=ctx.needs_input_grad[2])
+            ctx.save_for_backward(*needed)
         return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "create_graph=True: a split backward has no second derivative; "
-                "restore() the module before such a backward"
-            )
+        _refuse_second_derivatives()
         call: _Call = ctx.call
-        x, weight, *saved = ctx.deferred._saved(ctx)
+        x, weight = ctx.deferred._saved(ctx)
         of_input = None
         if ctx.needs_input_grad[2]:
-            of_input = call.rule.input_gradient(gradient, x, weight, saved)
+            of_input = call.rule.input_gradient(gradient, x, weight)
         if call.microbatch is None:
-            of_weight, *of_bias = call.rule.weight_gradients(gradient, x, weight, saved)
+            of_weight, *of_bias = call.rule.weight_gradients(gradient, x, weight)
             return None, None, of_input, of_weight, of_bias[0] if of_bias else None
         held = weight.detach() if call.rule.holds_weight else None
-        ctx.deferred._queue(_Queued(call, gradient, x.detach(), held, tuple(saved)))
+        ctx.deferred._keep(_Deferred(call, gradient, x.detach(), held))
         return None, None, of_input, None, None
+
+
+def _refuse_second_derivatives() -> None:
+    """In a backward, gradients are enabled only with create_graph."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "create_graph=True: a split backward has no second derivative; "
+            "restore() the module before such a backward"
+        )
 
 
 class _Save(torch.autograd.Function):
@@ -284,16 +364,6 @@ def _needed(
 _split_layer: Callable[[DeferredWeights, _Call, Tensor, Tensor, Tensor | None], Tensor]
 _split_layer = _SplitLayer.apply
 _save: Callable[[LayerRule, Tensor, Tensor], Tensor] = _Save.apply
-
-
-def _gradients(queued: _Queued) -> Iterator[tuple[nn.Parameter, Tensor]]:
-    """The parameters of a call that are not frozen, each with its gradient."""
-    call = queued.call
-    with torch.no_grad():
-        found = call.rule.weight_gradients(queued.gradient, queued.x, queued.weight, queued.saved)
-    del queued
-    for parameter, gradient in zip(call.parameters, found, strict=True):
-        yield parameter, gradient.to(parameter.dtype)
 
 
 def _accumulate(gradients: dict[nn.Parameter, Tensor]) -> None:

@@ -6,6 +6,7 @@ import io
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from schedopt.executor import PipelineExecutor, models
+from schedopt.executor.collectives import Started
+from schedopt.executor.data_parallel import Replicas
 from schedopt.executor.models import PipelineModel
 from schedopt.executor.shared import Places
 from schedopt.schedule import Schedule
@@ -410,3 +413,23 @@ def copies_of_different_shapes(schedule: Schedule) -> tuple[str, str, float]:
     module = nn.Linear(3, 2) if rank == 3 else nn.Linear(2, 3)
     shared = [((0, "weight"), (3, "weight"))]
     return outcome(lambda: PipelineExecutor({rank: module}, schedule, shared=shared))
+
+
+def order_of_averages(schedule: Schedule) -> list[str]:
+    """Gradients of weights and averages, in the order in which they begin in one step."""
+    part, *_ = start(Case("", schedule, "mlp", (4, 4)))
+    assert part is not None
+    events: list[str] = []
+    for stage, module in part.modules.items():
+        first = next(module.parameters())
+        first.register_post_accumulate_grad_hook(lambda _, stage=stage: events.append(str(stage)))
+    start_average = Replicas.start_average
+
+    def record(self: Replicas, tensor: Tensor, what: str) -> Started:
+        events.append("average")
+        return start_average(self, tensor, what)
+
+    with mock.patch.object(Replicas, "start_average", record):
+        part.executor.step(part.x, target=part.y)
+    part.executor.close()
+    return events

@@ -17,8 +17,8 @@ from tests.executor.test_pipeline import problem_of
 TIED = (("tied", True),)
 
 
-def test_tied_embeddings_have_the_gradient_of_one_parameter(ranks: LocalRanks) -> None:
-    """X26: on the first and last rank, and on a V on one rank, where nothing is sent."""
+def test_X26_tied_embeddings_have_the_gradient_of_one_parameter(ranks: LocalRanks) -> None:
+    """On the first and last rank, and on a V on one rank, where nothing is sent."""
     schedules = [
         zb_h1(problem_of(4, 8, "linear", split=True)),
         one_f_one_b(problem_of(4, 5, "linear", split=False)),
@@ -44,8 +44,10 @@ def test_tied_embeddings_are_one_over_all_replicas(ranks: LocalRanks) -> None:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_three_holders_stay_equal_also_after_a_restart(ranks: LocalRanks, restart: bool) -> None:
-    """X27: stages 0, 2 and 3; save, load and one step equal two steps."""
+def test_X27_three_holders_stay_equal_also_after_a_restart(
+    ranks: LocalRanks, restart: bool
+) -> None:
+    """Stages 0, 2 and 3; save, load and one step equal two steps."""
     schedule = zb_h1(problem_of(4, 4, "linear", split=True))
     for parameters, copies, between in ranks.run(replicated.three_holders, schedule, restart):
         assert parameters <= 1e-10

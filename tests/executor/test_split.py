@@ -19,6 +19,7 @@ from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
 from schedopt.errors import SplitError
+from schedopt.executor import split
 from schedopt.executor.split import DeferredWeights
 
 SPLIT_LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -220,7 +221,7 @@ def test_b_leaves_the_weights_alone_and_w_the_inputs() -> None:
         output = module(torch.tensor([[1, 2, 3]]))
     output.sum().backward()
     assert set(gradients_of(module).values()) == {None}
-    assert deferred.pending(0) == 4
+    assert deferred.pending(0) == 5  # embedding, two linear layers, two parameters of the norm
     deferred.run(0)
     assert None not in gradients_of(module).values()
     assert deferred.pending(0) == 0
@@ -369,15 +370,16 @@ def test_code_compiled_around_a_converted_module_runs_its_layers_as_they_are() -
     assert_same(gradients_of(module), expected)
 
 
-def test_second_derivatives_are_refused() -> None:
-    module = build(lambda: nn.Linear(2, 2))
+@pytest.mark.parametrize("make", [lambda: nn.Linear(2, 2), lambda: nn.LayerNorm(2)])
+def test_second_derivatives_are_refused(make: Callable[[], nn.Module]) -> None:
+    module = build(make)
     deferred = DeferredWeights(module)
     deferred.convert()
     x = torch.ones(1, 2, dtype=torch.float64, requires_grad=True)
     with deferred.record(0):
         output = module(x).square().sum()
     with pytest.raises(RuntimeError, match="no second derivative"):
-        torch.autograd.grad(output, x, create_graph=True)
+        torch.autograd.backward(output, create_graph=True)
 
 
 # --- parameters
@@ -406,7 +408,7 @@ def test_gradients_of_shared_parameters_and_of_repeated_calls_add_up() -> None:
     assert_same(split_gradients(module, inputs, gradients), expected, exactly=False)
 
 
-def test_hooks_of_a_parameter_see_each_accumulated_gradient_once() -> None:
+def test_X22_hooks_of_a_parameter_see_each_accumulated_gradient_once() -> None:
     def seen_by_hooks(run: Callable[..., Any], module: nn.Module) -> list[tuple[str, Tensor]]:
         seen: list[tuple[str, Tensor]] = []
         module[0].weight.register_hook(lambda gradient: seen.append(("hook", gradient.clone())))
@@ -512,7 +514,7 @@ def test_without_gradients_upstream_b_computes_only_what_is_needed(
     assert computed == {"mm": 2}
 
 
-def test_each_of_several_outputs_has_its_own_gradient() -> None:
+def test_X24_each_of_several_outputs_has_its_own_gradient() -> None:
     class Outputs(nn.Module):
         """a, b = chunk([w1 x, w2 x])."""
 
@@ -722,6 +724,32 @@ def test_after_b_only_what_w_needs_is_held_and_after_w_nothing() -> None:
     deferred.run(0)
     assert (deferred.bytes(0), deferred.pending(0)) == (0, 0)
     assert sys.getrefcount(of_gradient) == unused
+
+
+@pytest.mark.parametrize("name", ["layer norm", "group norm", "rms norm"])
+def test_norms_keep_gradients_and_no_activations(name: str) -> None:
+    make, shape = SPLIT_LAYERS[name]
+    module = build(make)
+    inputs, gradients = example(shape, module)
+    deferred = DeferredWeights(module)
+    deferred.convert()
+    with deferred.record(0):
+        output = module(inputs[0])
+    torch.autograd.backward(output, gradients[0])
+    assert deferred.bytes(0) == sum(parameter.nbytes for parameter in module.parameters())
+    assert set(gradients_of(module).values()) == {None}
+
+
+@pytest.mark.parametrize("limit", [0, 100, 10**6])
+def test_gradients_reach_their_parameters_in_portions(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split, "ACCUMULATED_TOGETHER", limit)
+    module = build(Tied)
+    inputs = [torch.tensor([[1, 2, 2]]), torch.tensor([[0, 6, 1]])]
+    gradients = [torch.randn_like(module(x)) for x in inputs]
+    expected = unsplit_gradients(module, inputs, gradients)
+    assert_same(split_gradients(module, inputs, gradients), expected, exactly=False)
 
 
 def test_memory_that_several_calls_hold_counts_once_and_parameters_do_not() -> None:
