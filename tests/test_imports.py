@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 LAYERS = (
-    {"errors", "exact", "fields", "op", "placement", "problem", "reading", "starting"}
+    {"errors", "exact", "fields", "op", "placement", "problem", "reading", "starting", "units"}
     | {"validation"},
     {"cache", "check", "graph", "memory", "schedule", "schema", "timing", "variants"}
     | {"bundled", "layer_costs", "layout", "partition"},

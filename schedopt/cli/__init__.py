@@ -13,7 +13,7 @@ with QuietStart():
 
     import click
 
-    from schedopt.cli import check, compare, problems, show, solve
+    from schedopt.cli import bench, check, compare, problems, show, solve
     from schedopt.cli.output import accept_any_encoding, forget_stdout, message
     from schedopt.errors import InputError, NotApplicableError
 
@@ -34,10 +34,11 @@ def commands() -> None:
       schedopt compare best.json                    against every classic schedule
       schedopt show best.json                       draw it
       schedopt check best.json                      test it against every rule
+      schedopt bench best.json --emulate            time it on processes of this machine
     """
 
 
-for module in (solve, compare, check, show, problems):
+for module in (solve, compare, check, show, problems, bench):
     commands.add_command(module.command)
 
 

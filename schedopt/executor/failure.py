@@ -176,7 +176,8 @@ class Watch:
             while not self.reason and time.monotonic() < end and not self._store.check(everyone):
                 time.sleep(_POLL)
         self._closed.set()
-        if self._thread.is_alive():
+        # An executor that nobody closes can be collected by any thread, also by this one.
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
     # ------------------------------------------------------------------ the thread

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self
 import torch
 import torch.distributed as dist
 
+from schedopt.errors import Fault, InputError
 from schedopt.executor.distributed import TCPStore
 from schedopt.executor.errors import ExecutorError
 
@@ -38,6 +39,19 @@ class Outcome(NamedTuple):
 
     value: Any
     error: str
+
+
+def require_device(kind: str) -> None:
+    """Raise an InputError unless torch can run on a kind of device: "cpu" or "cuda"."""
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise InputError("device", [Fault("device", kind, "must be cpu: torch finds no GPU here")])
+
+
+def device_of_rank(kind: str, rank: int) -> torch.device:
+    """The CPU, or the GPU of a rank of this machine; GPUs are shared in turn if there are fewer."""
+    if kind == "cpu":
+        return torch.device("cpu")
+    return torch.device(kind, rank % torch.cuda.device_count())
 
 
 class LocalRanks:

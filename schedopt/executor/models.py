@@ -6,7 +6,6 @@ takes it as MODULE:FACTORY, for example ``schedopt.executor.models:transformer``
 
 from __future__ import annotations
 
-import importlib
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from schedopt.errors import Fault, InputError
+from schedopt.errors import Fault
+from schedopt.executor.factory import ModelError, find_factory, naming, wrong
 
 Parts = dict[str, Callable[[], nn.Module]]
 
@@ -68,26 +68,17 @@ def model_of(
 
     Raises
     ------
-    InputError
-        If there is no such factory, or it does not return a model of so many stages.
+    ModelError
+        If there is no such factory, it raises, or it does not return a model of so many stages.
     """
-    module_name, _, factory_name = name.partition(":")
-    try:
-        factory = getattr(importlib.import_module(module_name), factory_name)
-    except (ImportError, ValueError, AttributeError) as error:
-        raise _fault(name, f"must be MODULE:FACTORY that can be imported; {error}") from error
-    if not callable(factory):
-        raise _fault(name, f"must be a function; {factory_name} is a {type(factory).__name__}")
-    model = factory(stages, device=device, **options)
+    factory = find_factory(name)
+    with naming(name, "the factory"):
+        model = factory(stages, device=device, **options)
     if not isinstance(model, PipelineModel):
-        raise _fault(name, f"must return a PipelineModel, not {type(model).__name__}")
+        raise wrong(name, f"must return a PipelineModel, not {type(model).__name__}")
     if model.stages != stages:
-        raise _fault(name, f"must return {stages} stages, not {model.stages}")
+        raise wrong(name, f"must return {stages} stages, not {model.stages}")
     return model
-
-
-def _fault(name: str, valid: str) -> InputError:
-    return InputError("model", [Fault("model", name, valid)])
 
 
 def transformer(
@@ -131,7 +122,7 @@ def transformer(
     """
     blocks = _cut(layers, stages)
     if width % heads:
-        raise InputError("model", [Fault("width", str(width), f"must be a multiple of {heads}")])
+        raise ModelError([Fault("width", str(width), f"must be a multiple of {heads}")])
     embedding: Parts = {"embedding": lambda: _Embedding(vocabulary, length, width)}
 
     def build(stage: int) -> nn.Sequential:
@@ -223,7 +214,7 @@ def _cut(layers: int | None, stages: int) -> list[range]:
     if count < stages:
         faults.append(Fault("layers", str(count), f"must be at least one a stage, {stages}"))
     if faults:
-        raise InputError("model", faults)
+        raise ModelError(faults)
     return [range(s * count // stages, (s + 1) * count // stages) for s in range(stages)]
 
 

@@ -29,6 +29,7 @@ from schedopt.executor.ranks import Stages, device_of, require_ranks, stages_of
 from schedopt.executor.run import Configuration, Run
 from schedopt.executor.self_check import SelfCheck
 from schedopt.executor.shared import Places
+from schedopt.executor.slow_links import Links
 from schedopt.executor.stage import StageRunner
 from schedopt.executor.trace import Recorder, Trace
 from schedopt.executor.transport import Transport, connect
@@ -78,6 +79,9 @@ class PipelineExecutor:
         message with what was sent (`self_check`); takes the time and memory of a second step.
     device
         Of the tensors; by default that of the first parameter.
+    slow_links
+        To emulate them over gloo on one machine: (from rank, to rank) -> seconds that a message
+        takes at least. On all ranks alike.
 
     Attributes
     ----------
@@ -112,6 +116,7 @@ class PipelineExecutor:
         count_activations: bool = False,
         self_check: bool = False,
         device: torch.device | str | None = None,
+        slow_links: Links | None = None,
     ) -> None:
         if loss_reduction not in ("mean", "sum"):
             raise ValueError(f'loss_reduction = {loss_reduction!r}: must be "mean" or "sum"')
@@ -164,6 +169,7 @@ class PipelineExecutor:
                     is_nccl=is_nccl,
                     timeout=timeout,
                     device=self._device,
+                    slow_links=slow_links,
                 )
                 links.append(self._transport)
             modules = {stage: runner.module for stage, runner in self._runners.items()}

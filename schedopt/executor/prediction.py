@@ -1,8 +1,8 @@
-"""What is to be expected of stages that can not be split."""
+"""What is to be expected of a schedule: of stages that can not be split, with other times."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from schedopt.exact import plain
@@ -49,3 +49,43 @@ def with_fused_stages(schedule: Schedule, fused: Collection[int]) -> Schedule:
 def any_given(column: list[Any]) -> bool:
     """Whether a list with one value per stage has any."""
     return any(value is not None for value in column)
+
+
+def timed_with(
+    schedule: Schedule,
+    durations: Sequence[Mapping[str, float]],
+    lag: Callable[[int, int], float],
+) -> Schedule:
+    """The same orders as early as possible with other times.
+
+    Parameters
+    ----------
+    schedule
+        Has the orders, and the memory.
+    durations
+        By stage and kind, in us.
+    lag
+        From device, to device -> us.
+
+    Returns
+    -------
+    Schedule
+        In whole us, its objective the makespan.
+    """
+    problem = schedule.problem
+    devices = range(problem.devices)
+    columns = {
+        kind: [None if kind not in of else round(of[kind]) for of in durations]
+        for kind in ("F", "B", "W", "BW")
+    }
+    changed = problem.replace(
+        stages=problem.stage_count,
+        durations={kind: column for kind, column in columns.items() if any_given(column)},
+        lag=[[0 if d == e else round(lag(d, e)) for e in devices] for d in devices],
+        edges=[{"from": e.from_stage, "to": e.to_stage} for e in problem.edges],
+        objective="makespan",
+        time_unit="us",
+    )
+    return Schedule.from_order(
+        build_graph(changed), schedule.orders, name=schedule.name, info=schedule.info
+    )

@@ -17,6 +17,7 @@ import torch
 from schedopt.executor.distributed import PrefixStore, Store, gloo, nccl
 from schedopt.executor.layouts import Layout, TensorLayout, bytes_of
 from schedopt.executor.program import Direction, Message
+from schedopt.executor.slow_links import Links, SlowLinks
 
 MOST_TENSORS = 256
 """Tensors in one message; the place of a tensor in its message is a part of its tag."""
@@ -137,7 +138,14 @@ class GlooTransport(Transport):
     """
 
     def __init__(
-        self, store: Store, rank: int, size: int, *, timeout: float, device: torch.device
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        *,
+        timeout: float,
+        device: torch.device,
+        slow_links: Links,
     ) -> None:
         super().__init__()
         self._timeout = timedelta(seconds=timeout)
@@ -145,6 +153,8 @@ class GlooTransport(Transport):
         self._staged = device.type != "cpu"
         self._neighbour = (rank + 1) % size
         self._backend = gloo(store, rank, size, timeout=self._timeout)
+        if slow_links:
+            self._backend = SlowLinks(self._backend, rank, slow_links)
 
     def abort(self) -> None:
         cut_connections(self._backend, self._neighbour)
@@ -256,9 +266,20 @@ def connect(
     is_nccl: bool,
     timeout: float,
     device: torch.device,
+    slow_links: Links | None = None,
 ) -> Transport:
-    """The transport between ranks that share a store; its parameters are theirs."""
+    """The transport between ranks that share a store; its parameters are theirs.
+
+    Raises
+    ------
+    ValueError
+        If links over NCCL are to be slow.
+    """
     store = PrefixStore("transport", store)
-    if is_nccl:
-        return NcclTransport(store, rank, directions, timeout=timeout, device=device)
-    return GlooTransport(store, rank, size, timeout=timeout, device=device)
+    if not is_nccl:
+        return GlooTransport(
+            store, rank, size, timeout=timeout, device=device, slow_links=slow_links or {}
+        )
+    if slow_links:
+        raise ValueError("slow_links: links are made slow over gloo only, not over NCCL")
+    return NcclTransport(store, rank, directions, timeout=timeout, device=device)

@@ -26,7 +26,7 @@ def test_R03_what_fits_one_microbatch_is_never_infeasible(
     """Versions of a solver called feasible models infeasible: its word does not decide that."""
     false = Outcome("infeasible", None, None, 0, 0.0, 0.0, 0)
     monkeypatch.setattr(OrderModel, "solve", lambda *_, **__: false)
-    solution = solve(pipeline(4, 8, capacity=capacity), workers=1, time_limit=1)
+    solution = solve(pipeline(4, 8, capacity=capacity), workers=1, deterministic_limit=1)
     assert solution.status == "feasible"
     assert "infeasible" in solution.faults[0]
     assert solution.schedule is not None
