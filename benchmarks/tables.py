@@ -15,7 +15,8 @@ from schedopt.solvers.solution import gap
 
 NOTHING = "-"
 TEXTS = {"instance", "minimised", "status", "best classic", "best peer", "change"}
-TEXTS |= {"stage", "source", "group", "algorithm"}
+TEXTS |= {"stage", "source", "group", "algorithm", "schedule", "problem", "runtime", "against"}
+TEXTS |= {"wanted"}
 """Headings of the columns that are aligned to the left."""
 
 

@@ -155,7 +155,7 @@ def measure(entries: Sequence[Entry], source: Source, rounds: int) -> RankReport
             links = measure_link(0, 1, device=source.device)
         dist.barrier()
     memory = tuple(_memory(entry, source, rank) for entry in entries)
-    lanes = [_Lane(entry, source, rank) for entry in entries]
+    lanes = [Lane(entry, source, rank) for entry in entries]
     for lane in lanes:
         for _ in range(WARM_UP):
             lane.step()
@@ -171,7 +171,7 @@ def measure(entries: Sequence[Entry], source: Source, rounds: int) -> RankReport
     return RankReport(links, tuple(map(tuple, steps)), memory, fused)
 
 
-class _Lane:
+class Lane:
     """One schedule with modules of its own."""
 
     def __init__(
@@ -179,7 +179,7 @@ class _Lane:
     ) -> None:
         problem = entry.schedule.problem
         model = source.model(problem)
-        self._modules = {stage: model.build(stage) for stage in problem.stages_on[rank]}
+        self.modules = {stage: model.build(stage) for stage in problem.stages_on[rank]}
         self._inputs = model.inputs(problem.microbatches)
         self._target = model.target(problem.microbatches)
         self._device = torch.device(source.device)
@@ -188,11 +188,11 @@ class _Lane:
         self._step: Callable[..., Any]
         if entry.by_torch:
             self._step = TorchSteps(
-                self._modules, problem, loss_fn=model.loss_fn, links=links, device=source.device
+                self.modules, problem, loss_fn=model.loss_fn, links=links, device=source.device
             ).step
         else:
             self.executor = PipelineExecutor(
-                self._modules,
+                self.modules,
                 entry.schedule,
                 loss_fn=model.loss_fn,
                 shared=model.shared,
@@ -210,7 +210,7 @@ class _Lane:
 
     def step(self) -> Step:
         """One step, which begins on all ranks at once."""
-        for module in self._modules.values():
+        for module in self.modules.values():
             module.zero_grad()
         losses: list[Tensor] = []
         self._synchronize()
@@ -240,7 +240,7 @@ def _memory(entry: Entry, source: Source, rank: int) -> MemoryStats | None:
     """What a step holds; measured apart, because counting takes time."""
     if entry.by_torch:
         return None
-    lane = _Lane(entry, source, rank, count_activations=True)
+    lane = Lane(entry, source, rank, count_activations=True)
     for _ in range(WARM_UP):
         lane.step()
     stats = None if lane.executor is None else lane.executor.memory_stats()

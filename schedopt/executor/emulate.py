@@ -62,7 +62,7 @@ class EmulatedStage(nn.Module):
         self.linear = nn.Linear(1, 1, bias=False)
         nn.init.constant_(self.linear.weight, 0.125)
         if self._weight:
-            self.linear.weight.register_hook(self._wait_for_weight)
+            self.linear.weight.register_hook(self._wait_for_weight)  # type: ignore[no-untyped-call]
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """The first input plus a number that depends on all inputs and the weight."""

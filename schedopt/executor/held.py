@@ -10,6 +10,9 @@ from typing import NamedTuple
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
+from schedopt.executor.program import Program
+from schedopt.executor.transport import Transport
+
 
 class HeldInStep(NamedTuple):
     """What the ops of a step held; see `MemoryStats`."""
@@ -60,9 +63,26 @@ def reset_allocator(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
 
 
-def allocated(device: torch.device) -> int | None:
-    """The largest number of bytes since then; None on a CPU."""
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+def memory_stats(
+    held: HeldInStep,
+    program: Program,
+    rank: int,
+    transport: Transport | None,
+    *,
+    device: torch.device,
+) -> MemoryStats:
+    """What a rank held in the last step of a program, beside its plan."""
+    counts_allocator = device.type == "cuda" and held.activation_bytes is not None
+    planned = program.held_microbatches()
+    return MemoryStats(
+        *held,
+        planned_microbatches={stage: planned[stage] for stage in held.held_microbatches},
+        boundary_messages=transport.most if transport else 0,
+        boundary_bytes=transport.most_bytes if transport else 0,
+        boundary_messages_left=transport.alive if transport else 0,
+        planned_boundary_messages=program.boundary_messages(rank),
+        allocated_bytes=torch.cuda.max_memory_allocated(device) if counts_allocator else None,
+    )
 
 
 class HeldStorages:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -29,11 +30,6 @@ class TensorLayout(NamedTuple):
         grad = "with gradient" if self.requires_grad else "without gradient"
         return f"{shape} {str(self.dtype).removeprefix('torch.')} {grad}"
 
-    @property
-    def bytes(self) -> int:
-        """Size in memory."""
-        return torch.Size(self.shape).numel() * self.dtype.itemsize
-
 
 Layout = tuple[TensorLayout | None, ...]
 """A message: its tensors; None where a stage gives no gradient for one of its inputs."""
@@ -45,6 +41,13 @@ def layout_of(tensors: Iterable[torch.Tensor | None]) -> Layout:
         None if t is None else TensorLayout(tuple(t.shape), t.dtype, t.requires_grad)
         for t in tensors
     )
+
+
+@lru_cache(maxsize=4096)
+def bytes_of(layout: Layout) -> int:
+    """Size of a message in memory."""
+    parts = [part for part in layout if part is not None]
+    return sum(torch.Size(part.shape).numel() * part.dtype.itemsize for part in parts)
 
 
 def shown(layout: Sequence[TensorLayout | None]) -> str:

@@ -11,11 +11,17 @@ import torch
 from schedopt.executor.agreement import OF_THIS_RANK, agree, fingerprint
 from schedopt.executor.batch import Batch, cut, joined
 from schedopt.executor.clipping import clip, spread_overflow
-from schedopt.executor.distributed import Group, PrefixStore, is_over_nccl, own_store, process_group
+from schedopt.executor.distributed import Group, is_over_nccl, own_store, process_group
 from schedopt.executor.errors import ExecutorError, MismatchError
 from schedopt.executor.exchange import GradientExchange
 from schedopt.executor.failure import Watch
-from schedopt.executor.held import HeldInStep, HeldStorages, MemoryStats, allocated, reset_allocator
+from schedopt.executor.held import (
+    HeldInStep,
+    HeldStorages,
+    MemoryStats,
+    memory_stats,
+    reset_allocator,
+)
 from schedopt.executor.loss import LossFunction, MicrobatchLoss, Reduction
 from schedopt.executor.prediction import with_fused_stages
 from schedopt.executor.program import forward_program, training_program
@@ -156,7 +162,7 @@ class PipelineExecutor:
             self.schedule = with_fused_stages(schedule, fused)
             if size > 1:
                 self._transport = connect(
-                    PrefixStore("transport", store),
+                    store,
                     self._rank,
                     size,
                     program.messages,
@@ -364,16 +370,8 @@ class PipelineExecutor:
         if self._last_step is None:
             raise ExecutorError("there are no memory statistics before the first step")
         configuration, held = self._last_step
-        program, transport = configuration.program, self._transport
-        planned = program.held_microbatches()
-        return MemoryStats(
-            *held,
-            planned_microbatches={stage: planned[stage] for stage in self._runners},
-            boundary_messages=transport.most if transport else 0,
-            boundary_bytes=transport.most_bytes if transport else 0,
-            boundary_messages_left=transport.alive if transport else 0,
-            planned_boundary_messages=program.boundary_messages(self._rank),
-            allocated_bytes=allocated(self._device) if self._count_activations else None,
+        return memory_stats(
+            held, configuration.program, self._rank, self._transport, device=self._device
         )
 
     def parameters(self) -> Iterator[torch.nn.Parameter]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -164,8 +163,8 @@ class Run:
     def _post(self, message: Message, peer: int) -> None:
         layout, tag = self._layouts[message], self._configuration.position[message]
         if self._transport is not None and any(layout):
-            with self._watching("making room", message, peer):
-                self._transport.post(message, peer, tag, layout)
+            post = self._transport.post
+            self._watched("making room", message, peer, post, message, peer, tag, layout)
 
     def _post_later(self, message: Message, peer: int) -> None:
         """Before the layouts are known a message is posted when it is waited for."""
@@ -178,8 +177,7 @@ class Run:
         if self._transport is None or not any(layout):
             self._messages[message] = [None] * len(layout or self._layouts[message.answered])
             return
-        with self._watching("waiting", message, peer):
-            tensors = self._transport.wait(message)
+        tensors: Tensors = self._watched("waiting", message, peer, self._transport.wait, message)
         self._recorder.received(message, start)
         if self._check is not None:
             require_content(message, tensors, self._digests[message])
@@ -202,16 +200,15 @@ class Run:
             tensors = _with_zeros(message, tensors, self._layouts[message], self._device)
         layout = self._layouts[message]
         if self._transport is not None and any(layout):
-            with self._watching("sending", message, peer):
-                tag = self._configuration.position[message]
-                self._transport.send(message, peer, tag, tensors, layout)
+            tag, send = self._configuration.position[message], self._transport.send
+            self._watched("sending", message, peer, send, message, peer, tag, tensors, layout)
             self._recorder.sent(message)
 
     def _release(self, message: Message, peer: int) -> None:
         if self._transport is None or not any(self._layouts[message]):
             return
-        with self._watching("waiting for the end of sending", message, peer):
-            self._transport.release(message)
+        doing = "waiting for the end of sending"
+        self._watched(doing, message, peer, self._transport.release, message)
 
     def _drain_later(self, message: Message, peer: int) -> None:
         """Nobody posts ahead before the layouts are known, so waiting for it could last forever."""
@@ -240,15 +237,17 @@ class Run:
     def _key(self, message: Message) -> str:
         return f"layout/{self._configuration.key}/" + "/".join(map(str, message))
 
-    @contextmanager
-    def _watching(self, doing: str, message: Message, peer: int) -> Iterator[None]:
+    def _watched(
+        self, doing: str, message: Message, peer: int, call: Callable[..., Any], *args: Any
+    ) -> Any:
         """Whatever breaks a transfer is raised as what this rank was doing, and why it broke."""
         self._watch.waits(lambda: self._text(doing, message, peer), peer)
         try:
-            yield
+            result = call(*args)
         except RuntimeError as error:
             raise self._watch.lost(error) from error
         self._watch.goes_on()
+        return result
 
     def _text(self, doing: str, message: Message, peer: int) -> str:
         way = "to" if self._program.device_of[message.source] == self._rank else "from"

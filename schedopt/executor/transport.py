@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from schedopt.executor.distributed import PrefixStore, Store, gloo, nccl
-from schedopt.executor.layouts import Layout, TensorLayout
+from schedopt.executor.layouts import Layout, TensorLayout, bytes_of
 from schedopt.executor.program import Direction, Message
 from schedopt.executor.slow_links import Links, SlowLinks
 
@@ -40,7 +40,7 @@ class Transport(ABC):
     ----------
     alive, most
         Messages that are posted or sent and not yet used or released: now, and at most since
-        `reset_count`. Messages without tensors do not count.
+        `reset_count`.
     alive_bytes, most_bytes
         The same in bytes.
     """
@@ -124,12 +124,10 @@ class Transport(ABC):
         return flying
 
     def _count(self, layout: Layout, change: int) -> None:
-        parts = [part for part in layout if part is not None]
-        if parts:
-            self.alive += change
-            self.alive_bytes += change * sum(part.bytes for part in parts)
-            self.most = max(self.most, self.alive)
-            self.most_bytes = max(self.most_bytes, self.alive_bytes)
+        self.alive += change
+        self.alive_bytes += change * bytes_of(layout)
+        self.most = max(self.most, self.alive)
+        self.most_bytes = max(self.most_bytes, self.alive_bytes)
 
 
 class GlooTransport(Transport):
@@ -277,6 +275,7 @@ def connect(
     ValueError
         If links over NCCL are to be slow.
     """
+    store = PrefixStore("transport", store)
     if not is_nccl:
         return GlooTransport(
             store, rank, size, timeout=timeout, device=device, slow_links=slow_links or {}

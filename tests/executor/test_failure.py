@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from random import Random
 
 import pytest
@@ -128,13 +127,3 @@ def test_a_killed_rank_stops_the_others_and_leaves_no_process(rank: int, number:
 def test_a_rank_killed_anywhere_stops_the_others(seed: int) -> None:
     random = Random(seed)
     require_all_stop_when_one_is_killed(random.randrange(4), random.randint(1, 12))
-
-
-def test_the_ranks_of_a_machine_are_ended_when_one_does_not_answer() -> None:
-    ranks = LocalRanks(2, timeout=60)
-    with pytest.raises(TimeoutError, match=r"ranks \[0, 1\] did not answer within 1 s"):
-        ranks.run(time.sleep, 60, timeout=1)
-    for pid in ranks.process_ids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
-    ranks.close()

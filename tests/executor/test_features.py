@@ -14,9 +14,6 @@ from schedopt import Problem, Schedule
 from schedopt.classic import gpipe, one_f_one_b, zb_h1, zb_v
 from schedopt.executor import ExecutorError, PipelineExecutor
 from schedopt.executor.local import LocalRanks
-from schedopt.executor.program import Message
-from schedopt.executor.self_check import digest_of, require_content
-from schedopt.executor.split import DeferredWeights
 from tests.executor import features, steps
 
 EXACT = 1e-12
@@ -40,14 +37,6 @@ CASES: list[tuple[str, Schedule, dict[str, Any]]] = [
     *((name, fused(2, 2), {}) for name in TWO),
     *((name, zb(3), {}) for name in (*THREE, *MORE)),
     ("skip", SKIP, {}),
-]
-CHECKED: list[tuple[str, Schedule, dict[str, Any]]] = [
-    (name, schedule, {"self_check": True})
-    for name, schedule in (
-        *(("dropout", each) for each in (zb(2, 2), fused(2, 2))),
-        *((name, zb(2, 2)) for name in ("several outputs", "arguments", "frozen first")),
-        ("skip", SKIP),
-    )
 ]
 
 
@@ -134,15 +123,6 @@ def test_X37_gradients_do_not_depend_on_the_schedule_if_w_keeps_the_order(
     for other in results[1:]:
         for ours, theirs in zip(results[0], other, strict=True):
             assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
-
-
-def test_the_self_check_agrees_with_what_is_right(ranks: LocalRanks) -> None:
-    """Also where random numbers are drawn; it leaves gradients and random numbers alone."""
-    for results in ranks.run(features.run_features, CHECKED):
-        for (name, schedule, _), result in zip(CHECKED, results, strict=True):
-            if result is not None:
-                assert result["error"] == "", (name, schedule.name)
-                assert result["gradients"] <= EXACT or name == "dropout"
 
 
 # ---------------------------------------------------------------------- in one process
@@ -271,35 +251,6 @@ def test_the_trace_has_every_op_in_its_order_beside_its_plan() -> None:
     assert times == sorted(times)
     assert trace.seconds >= times[-1] > 0
     executor.close()
-
-
-def test_the_self_check_finds_a_weight_gradient_that_is_wrong(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def run_once_more(self: DeferredWeights, microbatch: int) -> None:
-        queued = list(self._queues[microbatch])
-        original(self, microbatch)
-        self._queues[microbatch] = queued[:1]
-        original(self, microbatch)
-
-    original = DeferredWeights.run
-    x, y = steps.numbers(6)
-    model = steps.mlp(1)
-    executor = PipelineExecutor(model, one_stage(3), loss_fn=steps.loss_fn, self_check=True)
-    executor.step(x, target=y)
-    executor.close()
-    monkeypatch.setattr(DeferredWeights, "run", run_once_more)
-    executor = PipelineExecutor(model, one_stage(3), loss_fn=steps.loss_fn, self_check=True)
-    with pytest.raises(ExecutorError, match=r"stage 0: the gradient of \d.\w+ differs by"):
-        executor.step(x, target=y)
-    executor.close()
-
-
-def test_the_self_check_finds_a_message_that_is_not_what_was_sent() -> None:
-    x, message = torch.arange(6.0), Message(0, 1, 3)
-    require_content(message, [x.clone(), None], digest_of([x, None]))
-    with pytest.raises(ExecutorError, match="stage 0 for stage 1, microbatch 3: what arrived"):
-        require_content(message, [x + 1, None], digest_of([x, None]))
 
 
 def test_without_torch_the_executor_says_how_to_install_it() -> None:

@@ -682,17 +682,17 @@ def test_outside_of_a_record_and_without_gradients_a_converted_module_is_the_mod
 
 
 def test_a_second_backward_through_a_kept_graph_counts_again() -> None:
-    module = build(lambda: nn.Linear(2, 2))
+    module = build(lambda: nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)))
     deferred = DeferredWeights(module)
     deferred.convert()
     with deferred.record(0):
         output = module(torch.ones(1, 2, dtype=torch.float64)).sum()
     output.backward(retain_graph=True)
-    deferred.run(0)
     output.backward()
-    assert deferred.pending(0) == 1
+    assert deferred.pending(0) == 6
     deferred.run(0)
-    assert module.bias.grad.tolist() == [2.0, 2.0]
+    assert module[1].bias.grad.tolist() == [2.0, 2.0]
+    assert module[0].bias.grad.tolist() == pytest.approx([0.0, 0.0])
 
 
 # --- memory
@@ -740,16 +740,26 @@ def test_norms_keep_gradients_and_no_activations(name: str) -> None:
     assert set(gradients_of(module).values()) == {None}
 
 
-@pytest.mark.parametrize("limit", [0, 100, 10**6])
+@pytest.mark.parametrize(("limit", "portions"), [(0, [["bias", "weight"]] * 3), (10**6, None)])
 def test_gradients_reach_their_parameters_in_portions(
-    limit: int, monkeypatch: pytest.MonkeyPatch
+    limit: int, portions: list[list[str]] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A small limit: layer by layer; a large one: all at once."""
     monkeypatch.setattr(split, "ACCUMULATED_TOGETHER", limit)
-    module = build(Tied)
-    inputs = [torch.tensor([[1, 2, 2]]), torch.tensor([[0, 6, 1]])]
-    gradients = [torch.randn_like(module(x)) for x in inputs]
+    module = build(lambda: nn.Sequential(*(nn.Linear(2, 2) for _ in range(3))))
+    names = {parameter: name for name, parameter in module.named_parameters()}
+    seen: list[list[str]] = []
+    accumulate = split._accumulate
+
+    def record(gradients: dict[nn.Parameter, Tensor]) -> None:
+        seen.append(sorted(names[parameter].partition(".")[2] for parameter in gradients))
+        accumulate(gradients)
+
+    monkeypatch.setattr(split, "_accumulate", record)
+    inputs, gradients = example((3, 2), module, microbatches=1)
     expected = unsplit_gradients(module, inputs, gradients)
-    assert_same(split_gradients(module, inputs, gradients), expected, exactly=False)
+    assert_same(split_gradients(module, inputs, gradients), expected)
+    assert seen == (portions or [["bias"] * 3 + ["weight"] * 3])
 
 
 def test_memory_that_several_calls_hold_counts_once_and_parameters_do_not() -> None:
