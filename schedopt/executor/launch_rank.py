@@ -18,7 +18,7 @@ from schedopt.executor.errors import ExecutorError, PeerError
 from schedopt.executor.factory import naming
 from schedopt.executor.held import MemoryStats
 from schedopt.executor.local import device_of_rank, require_device
-from schedopt.executor.models import PipelineModel, model_of
+from schedopt.executor.models import PipelineModel, batch_of, build_stages, model_of
 from schedopt.executor.one_process import largest_difference
 from schedopt.executor.pipeline import PipelineExecutor
 from schedopt.executor.program import training_program
@@ -153,26 +153,20 @@ def run_steps(request: Request) -> RankRun:
         torch.cuda.set_device(device)
     host = for_host()
     model = request.make_model(device)
-    with naming(request.model, "a step"):
-        difference = None
-        if request.check:
-            difference = largest_difference(
-                request.model,
-                model,
-                request.schedule,
-                rank,
-                device=device,
-                timeout=request.timeout,
-            )
-        return _steps(request, model, rank, device, host)._replace(difference=difference)
+    difference = None
+    if request.check:
+        difference = largest_difference(
+            request.model, model, request.schedule, rank, device=device, timeout=request.timeout
+        )
+    return _steps(request, model, rank, device, host)._replace(difference=difference)
 
 
 def _steps(
     request: Request, model: PipelineModel, rank: int, device: torch.device, host: Any
 ) -> RankRun:
     problem = request.schedule.problem
-    modules = {stage: model.build(stage) for stage in problem.stages_on[rank]}
-    inputs, target = model.inputs(problem.microbatches), model.target(problem.microbatches)
+    modules = build_stages(request.model, model, problem.stages_on[rank])
+    inputs, target = batch_of(request.model, model, problem.microbatches)
 
     def executor(*, count: bool) -> PipelineExecutor:
         return PipelineExecutor(
@@ -191,7 +185,8 @@ def _steps(
         losses: list[Tensor] = []
         dist.barrier(group=host)
         start = time.perf_counter()
-        running.step(*inputs, target=target, losses=losses)
+        with naming(request.model, "a step"):
+            running.step(*inputs, target=target, losses=losses)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         seconds.append(time.perf_counter() - start)

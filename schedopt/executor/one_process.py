@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from schedopt.executor.factory import naming
-from schedopt.executor.models import PipelineModel
+from schedopt.executor.models import PipelineModel, batch_of, build_stages
 from schedopt.executor.pipeline import PipelineExecutor
 from schedopt.executor.stage import tensors_of
 from schedopt.schedule import Schedule
@@ -56,9 +56,10 @@ def largest_difference(
         Relative to the largest gradient of the stage; infinite if one is missing, or not a number.
     """
     microbatches = schedule.problem.microbatches
-    inputs = tuple(_double(t) for t in model.inputs(microbatches))
-    target = _double(model.target(microbatches))
-    own = {stage: _prepared(model.build(stage)) for stage in schedule.problem.stages_on[rank]}
+    given, target = batch_of(name, model, microbatches)
+    inputs, target = tuple(map(_double, given)), _double(target)
+    own = build_stages(name, model, schedule.problem.stages_on[rank])
+    own = {stage: _prepared(module) for stage, module in own.items()}
     executor = PipelineExecutor(
         own,
         schedule,
@@ -69,7 +70,8 @@ def largest_difference(
     )
     losses: list[Tensor] = []
     for _ in range(CHECKED_STEPS):
-        executor.step(*inputs, target=target, losses=losses)
+        with naming(name, "a step in float64"):
+            executor.step(*inputs, target=target, losses=losses)
     executor.close()
     with naming(name, "the whole model in one process"):
         whole = _prepared(model.whole())

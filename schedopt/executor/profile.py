@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from schedopt.errors import Fault, InputError
 from schedopt.exact import Number
-from schedopt.executor.factory import ModelError, naming
+from schedopt.executor.factory import ModelError
 from schedopt.executor.link import SIZES, Link, measure_link
 from schedopt.executor.local import LocalRanks, device_of_rank, require_device
 from schedopt.executor.models import model_of
@@ -318,8 +318,7 @@ def _measure(
     try:
         model = model_of(name, stages, device=own, **options)
         if inputs is None:
-            with naming(name, "the inputs"):
-                inputs = first_boundary(model)
+            inputs = first_boundary(name, model)
         return measure_stage(
             name, model, stage, inputs, device=own, warm_up=warm_up, repeats=repeats
         )
