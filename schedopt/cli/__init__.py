@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from schedopt.cli import bench, check, compare, problems, show, solve
+from schedopt.cli import bench, check, compare, problems, profile, run, show, solve
 from schedopt.cli.output import accept_any_encoding, forget_stdout, message
 from schedopt.errors import InputError, NotApplicableError
 
@@ -32,11 +32,13 @@ def commands() -> None:
       schedopt compare best.json                    against every classic schedule
       schedopt show best.json                       draw it
       schedopt check best.json                      test it against every rule
+      schedopt profile MODULE:FACTORY -o p.json     measure a model, as a problem
+      schedopt run best.json --model MODULE:FACTORY run it with PyTorch
       schedopt bench best.json --emulate            time it on processes of this machine
     """
 
 
-for module in (solve, compare, check, show, problems, bench):
+for module in (solve, compare, check, show, problems, profile, run, bench):
     commands.add_command(module.command)
 
 

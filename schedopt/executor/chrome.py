@@ -10,7 +10,12 @@ from schedopt.schedule import Schedule
 
 
 def side_by_side(
-    number: int, name: str, predicted: Schedule, traces: Sequence[Trace]
+    number: int,
+    name: str,
+    predicted: Schedule,
+    traces: Sequence[Trace],
+    *,
+    unit_us: float = 1.0,
 ) -> Iterator[dict[str, Any]]:
     """The events of one schedule: for each device a row as predicted and one as measured.
 
@@ -21,18 +26,20 @@ def side_by_side(
     name
         What its rows are headed with.
     predicted
-        In us.
+        Its times are drawn as they are planned.
     traces
         Of one step, by rank.
+    unit_us
+        Time unit of the schedule in us.
     """
     yield _label("process_name", number, 0, name)
     yield {"ph": "M", "name": "process_sort_index", "pid": number, "args": {"sort_index": number}}
-    step = predicted.resolution
+    step = float(predicted.resolution) * unit_us
     for device, timed_ops in predicted.by_device.items():
         row = 2 * device
         yield _label("thread_name", number, row, f"device {device} predicted")
         for timed in timed_ops:
-            start, end = float(timed.start * step), float(timed.end * step)
+            start, end = timed.start * step, timed.end * step
             yield _op(number, row, str(timed.op), timed.op.kind, start, end)
     began = min((trace.began for trace in traces), default=0.0)
     for trace in traces:

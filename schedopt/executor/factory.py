@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from schedopt.errors import Fault, InputError
+from schedopt.executor.errors import ExecutorError
 
 _FOREIGN = (Path(__file__).parent.parent, Path(torch.__file__).parent)
 """Folders of code that is not the user's."""
@@ -32,7 +33,7 @@ class ModelError(InputError):
 
 @contextmanager
 def naming(name: str, where: str) -> Iterator[None]:
-    """Raise whatever is raised within as a ModelError that says where: "stage 2, F".
+    """Raise what the code of a model raises as a ModelError that says where: "stage 2, op F".
 
     Parameters
     ----------
@@ -43,10 +44,11 @@ def naming(name: str, where: str) -> Iterator[None]:
     """
     try:
         yield
-    except InputError:
+    except (InputError, ExecutorError):
         raise
     except Exception as error:
-        raise ModelError([Fault(where, "", described(error))], name) from error
+        place = ", ".join([where, *getattr(error, "__notes__", ())])
+        raise ModelError([Fault(place, "", described(error))], name) from error
 
 
 def described(error: BaseException) -> str:

@@ -55,7 +55,7 @@ def device_of_rank(kind: str, rank: int) -> torch.device:
 
 
 class LocalRanks:
-    """Processes with a gloo process group, each using one thread, that run functions.
+    """Processes with a process group, each using one thread, that run functions.
 
     They are started once and can run many functions; a rank that is lost stays lost.
 
@@ -65,6 +65,8 @@ class LocalRanks:
         Number of ranks.
     timeout
         Seconds for each call; then all ranks are ended.
+    backend
+        Of the process group.
 
     Examples
     --------
@@ -73,7 +75,7 @@ class LocalRanks:
     [0, 1]
     """
 
-    def __init__(self, count: int, *, timeout: float = 300.0) -> None:
+    def __init__(self, count: int, *, timeout: float = 300.0, backend: str = "gloo") -> None:
         self._timeout = timeout
         # Held here, so that the ranks have it whichever of them is lost.
         self._store = TCPStore(
@@ -85,7 +87,7 @@ class LocalRanks:
         self._processes = [
             context.Process(
                 target=_serve,
-                args=(rank, count, self._store.port, theirs),
+                args=(rank, count, self._store.port, theirs, backend),
                 name=f"rank {rank}",
                 daemon=True,
             )
@@ -196,12 +198,12 @@ class LocalRanks:
             raise ExecutorError("\n".join(failed))
 
 
-def _serve(rank: int, count: int, port: int, connection: Connection) -> None:
+def _serve(rank: int, count: int, port: int, connection: Connection, backend: str) -> None:
     """What a rank does: run what comes, until the owner is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner
     torch.set_num_threads(1)
     store = TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=60))
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=count)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=count)
     connection.send_bytes(pickle.dumps((None, "")))
     while True:
         try:

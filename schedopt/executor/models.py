@@ -7,7 +7,7 @@ takes it as MODULE:FACTORY, for example ``schedopt.executor.models:transformer``
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,35 @@ def model_of(
     if model.stages != stages:
         raise wrong(name, f"must return {stages} stages, not {model.stages}")
     return model
+
+
+def build_stages(name: str, model: PipelineModel, stages: Iterable[int]) -> dict[int, nn.Module]:
+    """Modules of some stages.
+
+    Raises
+    ------
+    ModelError
+        If the model `name` raises; says for which stage.
+    """
+    modules = {}
+    for stage in stages:
+        with naming(name, f"stage {stage}, build"):
+            modules[stage] = model.build(stage)
+    return modules
+
+
+def batch_of(
+    name: str, model: PipelineModel, microbatches: int
+) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Inputs and target of a batch.
+
+    Raises
+    ------
+    ModelError
+        If the model `name` raises.
+    """
+    with naming(name, "inputs and target"):
+        return model.inputs(microbatches), model.target(microbatches)
 
 
 def transformer(

@@ -6,9 +6,11 @@ are, so that what is measured is what a rank would need.
 
 from __future__ import annotations
 
+import math
 import platform
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -18,7 +20,7 @@ import torch.distributed as dist
 
 from schedopt.errors import Fault, InputError
 from schedopt.exact import Number
-from schedopt.executor.factory import ModelError, naming
+from schedopt.executor.factory import ModelError
 from schedopt.executor.link import SIZES, Link, measure_link
 from schedopt.executor.local import LocalRanks, device_of_rank, require_device
 from schedopt.executor.models import model_of
@@ -103,20 +105,18 @@ class Profile:
         *,
         split: bool = True,
         optimizer_factor: Number = OPTIMIZER_FACTOR,
-        capacity: Sequence[int] | None = None,
     ) -> Problem:
         """The problem of a step of the model; times in us, memory in bytes.
 
         Parameters
         ----------
         layout
-            Any problem with the devices, the placement and the microbatches that are wanted.
+            Any problem with the devices, the placement, the microbatches and, in bytes, the
+            capacity that are wanted.
         split
             With B and W, for the stages that can be split.
         optimizer_factor
             Bytes of optimizer state for each byte of trained parameters.
-        capacity
-            Bytes of each device; None for no limit.
         """
         forms = [self.form(stage, split=split) for stage in range(len(self.stages))]
         static = [0] * layout.devices
@@ -133,13 +133,33 @@ class Profile:
             else 0,
             memory={
                 **_columns([_memory(form) for form in forms]),
-                "transient": _columns([form.transient_bytes for form in forms], missing=0),
+                "transient": _columns([_some(form.transient_bytes) for form in forms], missing=0),
                 "static": static,
-                "capacity": None if capacity is None else list(capacity),
+                "capacity": layout.memory.capacity,
             },
             time_unit="us",
             memory_unit="bytes",
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, ready for JSON; a rate of bytes that has no limit is null."""
+        links = [
+            {
+                "latency_us": link.latency_us,
+                "bytes_per_us": link.bytes_per_us if math.isfinite(link.bytes_per_us) else None,
+            }
+            for link in self.links or ()
+        ]
+        return {
+            "model": self.model,
+            "options": {key: str(value) for key, value in self.options.items()},
+            "device": self.device,
+            "ranks": self.ranks,
+            "repeats": self.repeats,
+            "versions": dict(self.versions),
+            "links": links,
+            "stages": [_costs_to_dict(costs) for costs in self.stages],
+        }
 
     def source(self) -> str:
         """Where the numbers come from, in a line."""
@@ -152,6 +172,24 @@ class Profile:
         )
 
 
+def _costs_to_dict(costs: StageCosts) -> dict[str, Any]:
+    forms = {"split": costs.split, "fused": costs.fused}
+    return {
+        **costs._asdict(),
+        **{
+            name: None
+            if form is None
+            else {
+                "timings": {kind: timing._asdict() for kind, timing in form.timings.items()},
+                "held_bytes": form.held_bytes,
+                "transient_bytes": form.transient_bytes,
+            }
+            for name, form in forms.items()
+        },
+        "unsplit": [list(each) for each in costs.unsplit],
+    }
+
+
 def _durations(form: FormCosts) -> dict[str, Number]:
     return dict(zip(form.timings, _tenths(t.median_us for t in form.timings.values()), strict=True))
 
@@ -160,6 +198,10 @@ def _memory(form: FormCosts) -> dict[str, Number]:
     """Change of memory by each kind: what is held after it, less what was held before."""
     levels = [0, *(form.held_bytes[kind] for kind in form.held_bytes), 0]
     return {kind: levels[i + 1] - levels[i] for i, kind in enumerate(form.timings)}
+
+
+def _some(amounts: Mapping[str, int]) -> dict[str, Number]:
+    return {kind: amount for kind, amount in amounts.items() if amount}
 
 
 def _columns(
@@ -196,7 +238,8 @@ def profile_model(
     warm_up: int = WARM_UP,
     repeats: int = REPEATS,
     timeout: float = 600.0,
-    progress: Callable[[str], object] = lambda step: None,
+    progress: Callable[[str], object] | None = None,
+    local: LocalRanks | None = None,
 ) -> Profile:
     """Measure a model, stage by stage, and the links between two ranks of this machine.
 
@@ -221,6 +264,8 @@ def profile_model(
         Seconds for a stage.
     progress
         Is told of each step.
+    local
+        Processes that are there already, as many as are needed.
 
     Raises
     ------
@@ -229,27 +274,28 @@ def profile_model(
     InputError
         If there is no such device.
     """
+    say = progress or (lambda step: None)
     require_device(device)
     options = dict(options or {})
     model_of(model, stages, device=device, **options)  # before anything is started
-    costs = []
-    progress("starting ranks")
-    with LocalRanks(max(ranks, 2 if links else 1), timeout=timeout) as local:
-        inputs = None
+    say("starting ranks")
+    started = LocalRanks(max(ranks, 2 if links else 1)) if local is None else nullcontext(local)
+    with started as processes:
+        costs, inputs = [], None
         for stage in range(stages):
-            progress(f"stage {stage} of {stages}")
+            say(f"stage {stage} of {stages}")
             arguments = (model, options, stages, stage, inputs, device, ranks, warm_up, repeats)
-            found = [each for each in local.run(_measure, *arguments) if each is not None]
+            found = processes.run(_measure, *arguments, timeout=timeout)
             for each in found:
                 if isinstance(each, _Faults):
                     raise ModelError(*each)
-            costs.append(_median_costs([each[0] for each in found]))
             inputs = found[0][1]
+            costs.append(_median_costs([each[0] for each in found if each is not None]))
         between = None
         if links:
-            progress("links")
+            say("links")
             sizes = sorted({b for c in costs for b in (c.output_bytes, c.input_gradient_bytes)})
-            between = local.run(_measure_link, device, (*SIZES, *sizes))[0]
+            between = processes.run(_measure_link, device, (*SIZES, *sizes))[0]
     where = _device_name(device)
     return Profile(model, options, tuple(costs), between, where, ranks, repeats)
 
@@ -272,8 +318,7 @@ def _measure(
     try:
         model = model_of(name, stages, device=own, **options)
         if inputs is None:
-            with naming(name, "the inputs"):
-                inputs = first_boundary(model)
+            inputs = first_boundary(name, model)
         return measure_stage(
             name, model, stage, inputs, device=own, warm_up=warm_up, repeats=repeats
         )

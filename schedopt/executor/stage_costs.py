@@ -19,7 +19,7 @@ from torch import Tensor
 
 from schedopt.executor.factory import naming
 from schedopt.executor.held import HeldStorages
-from schedopt.executor.models import PipelineModel
+from schedopt.executor.models import PipelineModel, batch_of, build_stages
 from schedopt.executor.stage import Loss, StageRunner
 
 SPLIT, FUSED = ("F", "B", "W"), ("F", "BW")
@@ -98,9 +98,15 @@ class Boundary(NamedTuple):
     require_gradient: tuple[bool, ...]
 
 
-def first_boundary(model: PipelineModel) -> Boundary:
-    """The arguments of the first stage for a microbatch."""
-    given = model.inputs(1)
+def first_boundary(name: str, model: PipelineModel) -> Boundary:
+    """The arguments of the first stage for a microbatch.
+
+    Raises
+    ------
+    ModelError
+        If the model `name` raises.
+    """
+    given, _ = batch_of(name, model, 1)
     return Boundary(given, tuple(t.requires_grad for t in given))
 
 
@@ -136,13 +142,11 @@ def measure_stage(
     ModelError
         If the code of the model raises; names the stage and the op.
     """
-    with naming(name, f"stage {stage}, build"):
-        module = model.build(stage)
+    module = build_stages(name, model, [stage])[stage]
     loss: Loss | None = None
     batch: list[Tensor] = []
     if stage == model.stages - 1:
-        with naming(name, "the target"):
-            target = model.target(1)
+        _, target = batch_of(name, model, 1)
         batch = [target]
 
         def loss(returned: object) -> Tensor:
