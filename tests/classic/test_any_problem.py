@@ -51,6 +51,7 @@ def placed_problems(draw: st.DrawFn, *placements: str) -> Problem:
         draw(st.integers(-amount, 2)) if there else None
         for amount, there in zip(forward, split, strict=True)
     ]
+    transient = {"F": 1, "W": 2} if any(split) else {"F": 1}
     edges = []
     if count > 2 and draw(st.booleans()):
         edges = [{"from": draw(st.integers(0, count - 3)), "to": count - 1, "lag": 2}]
@@ -61,7 +62,7 @@ def placed_problems(draw: st.DrawFn, *placements: str) -> Problem:
         "microbatches": m,
         "durations": durations,
         "lag": draw(st.sampled_from([0, 1, {"forward": 3, "backward": 1}])),
-        "memory": {"F": forward, "B": backward, "transient": {"F": 1, "W": 2}},
+        "memory": {"F": forward, "B": backward, "transient": transient},
         "edges": edges,
         "objective": draw(st.sampled_from(["makespan", "period"])),
     }
