@@ -23,6 +23,8 @@ TARGETS = (0.0, 0.25, 0.0625, 0.5, 0.125)
 """Targets between the bound (0) and the best that is known (1)."""
 MOST_OF_TARGET = 1.2
 SHARE_OF_PATIENCE_MOVES = 0.6
+STALE = 500
+"""Schedules without a better one after which the walk ends."""
 COST_PER_OP = 2e-5
 """Deterministic time of a list schedule, per op of it."""
 
@@ -74,14 +76,19 @@ class PatienceSearch:
     def run(
         self, *, until: Callable[[], bool], on_better: Callable[[OrderedInstance], object]
     ) -> None:
-        """Try schedules until told to stop or the bound is met; pass on each better one."""
-        count = len(self.work)
+        """Try schedules until told to stop, the bound is met, or the walk brings nothing more.
+
+        Each better schedule is passed on.
+        """
+        count, improved = len(self.work), 0
         reached: int | None = None
         patiences, targets = [0.0] * count, [1.0] * count
 
         def attempt(new_patiences: list[float], new_targets: list[float]) -> None:
-            nonlocal reached, patiences, targets
+            nonlocal reached, patiences, targets, improved
             found = self._schedule(new_patiences, new_targets)
+            if reached is None or found.value < reached:
+                improved = self.schedules
             if reached is None or found.value <= reached:
                 reached, patiences, targets = found.value, new_patiences, new_targets
             if found.value < self.best:
@@ -93,7 +100,7 @@ class PatienceSearch:
                 if until() or self.best <= self.bound:
                     return
                 attempt([patience] * count, [target] * count)
-        while not until() and self.best > self.bound:
+        while not until() and self.best > self.bound and self.schedules - improved < STALE:
             attempt(*self._neighbour(patiences, targets))
 
     def _neighbour(
