@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import os
-import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from schedopt.cli.inputs import check_output, load_schedule
+from schedopt.cli.models import device_option, executor_module, options_of, settings_option
 from schedopt.cli.options import json_option, quiet_option
 from schedopt.cli.output import message, message_console, print_json, show
 from schedopt.executor.errors import ExecutorError
@@ -26,20 +23,14 @@ from schedopt.progress import steps
 if TYPE_CHECKING:
     from schedopt.executor.bench import Report, Row
 
-DIFFERENT = 2
+FAILED = 1
 NOTHING = "-"
 
 
 @click.command("bench")
 @click.argument("schedules", metavar="SCHEDULE...", nargs=-1, required=True)
 @click.option("--model", metavar="MODULE:FACTORY", help="A factory of a PipelineModel.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="An argument of the factory, as in Python; can be given several times.",
-)
+@settings_option
 @click.option(
     "--emulate",
     is_flag=True,
@@ -74,6 +65,7 @@ NOTHING = "-"
     is_flag=True,
     help="Also run what torch.distributed.pipelining has for the placement.",
 )
+@device_option
 @click.option("--trace", metavar="FILE", help="Write a Chrome trace, measured beside predicted.")
 @json_option
 @quiet_option
@@ -87,6 +79,7 @@ def command(
     boundary_kib: float,
     rounds: int,
     against_torch: bool,
+    device: str,
     trace: str | None,
     as_json: bool,
     quiet: bool,
@@ -102,17 +95,20 @@ def command(
       schedopt bench best.json other.json --emulate --against-torch --trace trace.json
       schedopt bench best.json --model schedopt.executor.models:mlp --set width=512
 
-    Exit code: 0 done, 2 wrong input, or the schedules do not compute the same losses.
+    Exit code: 0 done, 1 losses differ or a rank failed, 2 wrong input, or the model raised.
     """
     if emulate == (model is not None):
         raise click.UsageError("give either --model MODULE:FACTORY or --emulate")
+    if emulate and (settings or device != "cpu"):
+        raise click.UsageError("--set and --device are for --model, emulated stages only wait")
     if trace is not None:
         check_output(trace)
     given = [load_schedule(schedule) for schedule in schedules]
-    executor = _import_executor()
+    executor = executor_module("bench")
     source = executor.Source(
         factory=model or "",
-        options=options_of(settings),
+        options={} if model is None else options_of(model, settings),
+        device=device,
         unit_seconds=None if unit_ms is None else unit_ms / 1e3,
         boundary_bytes=round(1024 * boundary_kib),
     )
@@ -123,7 +119,8 @@ def command(
                 given, source, rounds=rounds, against_torch=against_torch
             )
     except (ExecutorError, TimeoutError) as error:
-        raise click.ClickException(str(error)) from error
+        message(f"Error: {error}")
+        return FAILED
     if trace is not None:
         Path(trace).write_text(json.dumps(report.trace()), encoding="utf-8")
     if as_json:
@@ -133,44 +130,8 @@ def command(
     if not report.losses_equal:
         difference = f"{report.loss_difference:.3g}"
         message(f"Error: the losses of the schedules differ, by {difference} of their size")
-        return DIFFERENT
+        return FAILED
     return 0
-
-
-def options_of(settings: Sequence[str]) -> dict[str, Any]:
-    """KEY=VALUE texts as arguments; a value that is no Python literal is a text.
-
-    Raises
-    ------
-    click.BadParameter
-        If one has no key.
-    """
-    options: dict[str, Any] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key.isidentifier():
-            raise click.BadParameter(
-                f"{setting!r} is not KEY=VALUE, as in width=256", param_hint="--set"
-            )
-        try:
-            options[key] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            options[key] = value
-    return options
-
-
-def _import_executor() -> Any:
-    """The module `schedopt.executor.bench`; factories can stand in the working directory."""
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        return import_module("schedopt.executor.bench")
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] != "torch":
-            raise
-        raise click.UsageError(
-            "bench needs PyTorch, which is not installed: pip install schedopt[executor]"
-        ) from None
 
 
 def time_table(rows: Sequence[Row]) -> Table:

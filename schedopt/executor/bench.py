@@ -14,7 +14,9 @@ from schedopt.errors import Fault, InputError
 from schedopt.executor.bench_rank import WARM_UP, Entry, RankReport, Source, Step, measure
 from schedopt.executor.chrome import side_by_side
 from schedopt.executor.held import MemoryStats
-from schedopt.executor.local import LocalRanks
+from schedopt.executor.launch import answers
+from schedopt.executor.launch_rank import answer_of
+from schedopt.executor.local import LocalRanks, require_device
 from schedopt.executor.prediction import timed_with, with_fused_stages
 from schedopt.executor.torch_baseline import counterpart
 from schedopt.executor.trace import Trace
@@ -252,8 +254,9 @@ def bench(
     """
     entries = entries_of(schedules, against_torch=against_torch)
     devices = _devices(schedules)
+    require_device(source.device)
     for schedule in schedules:  # faults are found here and not by every rank
-        source.model(schedule.problem)
+        source.model(schedule.problem, source.device)
         source.links(schedule.problem)
     timeout = _PATIENCE + 10 * (rounds + 2 * WARM_UP) * sum(
         float(entry.schedule.makespan) * (source.seconds_per_unit(entry.schedule.problem) or 0)
@@ -261,10 +264,12 @@ def bench(
     )
     if ranks is None:
         with LocalRanks(devices) as started:
-            reports = started.run(measure, entries, source, rounds, timeout=timeout)
+            outcomes = started.outcomes(
+                answer_of, measure, entries, source, rounds, timeout=timeout
+            )
     else:
-        reports = ranks.run(measure, entries, source, rounds, timeout=timeout)
-    return _report(entries, source, reports)
+        outcomes = ranks.outcomes(answer_of, measure, entries, source, rounds, timeout=timeout)
+    return _report(entries, source, answers(outcomes))
 
 
 def entries_of(schedules: Sequence[Schedule], *, against_torch: bool) -> list[Entry]:

@@ -13,18 +13,18 @@ from torch import Tensor
 
 from schedopt.executor.distributed import place_in
 from schedopt.executor.emulate import BOUNDARY_BYTES, emulated, emulated_links
+from schedopt.executor.factory import naming
 from schedopt.executor.held import MemoryStats
 from schedopt.executor.link import Link, measure_link
-from schedopt.executor.models import PipelineModel, model_of
+from schedopt.executor.local import device_of_rank
+from schedopt.executor.models import PipelineModel, batch_of, build_stages, model_of
 from schedopt.executor.pipeline import PipelineExecutor
 from schedopt.executor.slow_links import Links, wait_until
 from schedopt.executor.torch_baseline import TorchSteps
 from schedopt.executor.trace import Trace
 from schedopt.problem import Problem
 from schedopt.schedule import Schedule
-
-UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-"""Time units of problems that are known."""
+from schedopt.units import SECONDS
 
 EMULATED_UNIT_SECONDS = 1e-3
 """What one time unit of another name takes in emulated stages."""
@@ -47,7 +47,7 @@ class Source:
     options
         Of the factory.
     device
-        Of the tensors.
+        "cpu" or "cuda".
     unit_seconds
         Seconds that one time unit of a problem takes; None to go by its name.
     boundary_bytes
@@ -67,10 +67,13 @@ class Source:
 
     def seconds_per_unit(self, problem: Problem) -> float | None:
         """Seconds that one time unit of a problem takes; None if that is not known."""
-        named = UNIT_SECONDS.get(problem.time_unit)
-        return self.unit_seconds or named or (None if self.factory else EMULATED_UNIT_SECONDS)
+        if self.unit_seconds is not None:
+            return self.unit_seconds
+        if problem.time_unit in SECONDS:
+            return float(SECONDS[problem.time_unit])
+        return None if self.factory else EMULATED_UNIT_SECONDS
 
-    def model(self, problem: Problem) -> PipelineModel:
+    def model(self, problem: Problem, device: torch.device | str) -> PipelineModel:
         """The model, cut into the stages of a problem.
 
         Raises
@@ -79,8 +82,7 @@ class Source:
             If the problem can not be emulated, or the factory gives no such model.
         """
         if self.factory:
-            stages = problem.stage_count
-            return model_of(self.factory, stages, device=self.device, **self.options)
+            return model_of(self.factory, problem.stage_count, device=device, **self.options)
         unit = self.seconds_per_unit(problem) or 0.0
         return emulated(problem, unit_seconds=unit, boundary_bytes=self.boundary_bytes)
 
@@ -152,7 +154,7 @@ def measure(entries: Sequence[Entry], source: Source, rounds: int) -> RankReport
     links: tuple[Link, ...] = ()
     if size > 1:
         if rank < 2:
-            links = measure_link(0, 1, device=source.device)
+            links = measure_link(0, 1, device=device_of_rank(source.device, rank))
         dist.barrier()
     memory = tuple(_memory(entry, source, rank) for entry in entries)
     lanes = [Lane(entry, source, rank) for entry in entries]
@@ -178,17 +180,17 @@ class Lane:
         self, entry: Entry, source: Source, rank: int, *, count_activations: bool = False
     ) -> None:
         problem = entry.schedule.problem
-        model = source.model(problem)
-        self.modules = {stage: model.build(stage) for stage in problem.stages_on[rank]}
-        self._inputs = model.inputs(problem.microbatches)
-        self._target = model.target(problem.microbatches)
-        self._device = torch.device(source.device)
+        self._device = device_of_rank(source.device, rank)
+        model = source.model(problem, self._device)
+        name = self._name = source.factory or "emulated stages"
+        self.modules = build_stages(name, model, problem.stages_on[rank])
+        self._inputs, self._target = batch_of(name, model, problem.microbatches)
         self.executor: PipelineExecutor | None = None
         links = source.links(problem)
         self._step: Callable[..., Any]
         if entry.by_torch:
             self._step = TorchSteps(
-                self.modules, problem, loss_fn=model.loss_fn, links=links, device=source.device
+                self.modules, problem, loss_fn=model.loss_fn, links=links, device=self._device
             ).step
         else:
             self.executor = PipelineExecutor(
@@ -197,7 +199,7 @@ class Lane:
                 loss_fn=model.loss_fn,
                 shared=model.shared,
                 count_activations=count_activations,
-                device=source.device,
+                device=self._device,
                 slow_links=links,
             )
             self._step = self.executor.step
@@ -216,7 +218,8 @@ class Lane:
         self._synchronize()
         start = _common_start()
         cpu = time.process_time()
-        self._step(*self._inputs, target=self._target, losses=losses)
+        with naming(self._name, "a step"):
+            self._step(*self._inputs, target=self._target, losses=losses)
         self._synchronize()
         end = time.perf_counter()
         return Step(

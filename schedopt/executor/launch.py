@@ -17,7 +17,7 @@ from schedopt.executor.chrome import side_by_side
 from schedopt.executor.errors import ExecutorError
 from schedopt.executor.factory import ModelError
 from schedopt.executor.launch_rank import Failure, RankRun, Request, for_host, guarded, run_steps
-from schedopt.executor.local import LocalRanks
+from schedopt.executor.local import LocalRanks, Outcome
 from schedopt.executor.one_process import LIMIT
 from schedopt.executor.prediction import with_fused_stages
 from schedopt.graph import build_graph
@@ -207,21 +207,34 @@ def run_here(
             outcomes = started.outcomes(guarded, request, timeout=LONGEST)
     else:
         outcomes = ranks.outcomes(guarded, request, timeout=LONGEST)
-    runs: list[RankRun] = []
+    return Report(request, tuple(answers(outcomes)))
+
+
+def answers(outcomes: Sequence[Outcome]) -> list[Any]:
+    """What the ranks returned, by rank.
+
+    Raises
+    ------
+    InputError
+        If a rank found a fault of the model.
+    ExecutorError
+        If a rank failed; the one that is not a consequence of another.
+    """
+    found: list[Any] = []
     failures: dict[int, Failure] = {}
     for rank, outcome in enumerate(outcomes):
         answer = Failure(outcome.error) if outcome.error else outcome.value
         if isinstance(answer, Failure):
             failures[rank] = answer
         else:
-            runs.append(answer)
+            found.append(answer)
     for failure in failures.values():
         if failure.faults:
             raise ModelError(failure.faults, failure.source)
     if failures:
         rank = min(failures, key=lambda rank: (failures[rank].is_consequence, rank))
         raise ExecutorError(f"rank {rank}: {failures[rank].text}")
-    return Report(request, tuple(runs))
+    return found
 
 
 def is_under_torchrun() -> bool:

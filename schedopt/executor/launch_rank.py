@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -24,6 +24,8 @@ from schedopt.executor.pipeline import PipelineExecutor
 from schedopt.executor.program import training_program
 from schedopt.executor.trace import Trace
 from schedopt.schedule import Schedule
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,13 @@ class Failure(NamedTuple):
 
 def guarded(request: Request) -> RankRun | Failure:
     """`run_steps`, with what went wrong as a value that can be sent to another process."""
+    return answer_of(run_steps, request)
+
+
+def answer_of(function: Callable[..., Answer], *args: Any) -> Answer | Failure:
+    """What a function returns; or what went wrong, as a value that can be sent."""
     try:
-        return run_steps(request)
+        return function(*args)
     except InputError as error:
         return Failure(str(error), error.faults, error.source)
     except ExecutorError as error:

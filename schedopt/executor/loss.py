@@ -61,7 +61,8 @@ class MicrobatchLoss:
             If the parts of the batch are not known and not equal.
         """
         loss = self._loss_fn(returned, self._batch.targets[microbatch])
-        self.found[microbatch] = loss.detach()
+        # A copy: the storage of a mean can be as large as what it is the mean of (`mse_loss`).
+        self.found[microbatch] = loss.detach().clone()
         if self._reduction == "mean":
             if self._batch.length is None:
                 self._require_equal(returned)

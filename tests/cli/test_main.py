@@ -30,9 +30,11 @@ def test_the_version_names_the_solver_too(run: Run) -> None:
     assert result.out.startswith(f"schedopt {version('schedopt')} (ortools {version('ortools')}, ")
 
 
+NAMES = ["bench", "check", "compare", "problems", "profile", "run", "show", "solve"]
+
+
 def test_every_command_has_help_with_examples(run: Run) -> None:
-    names = ["bench", "check", "compare", "problems", "profile", "run", "show", "solve"]
-    assert sorted(commands.commands) == names
+    assert sorted(commands.commands) == NAMES
     for name in commands.commands:
         result = run(name, "--help")
         assert result.code == 0
