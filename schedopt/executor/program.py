@@ -7,8 +7,8 @@ post      make room for a message and allow it to arrive
 wait      until a message has arrived; it then belongs to the op that needs it
 run       an op
 send      a message, without waiting for it
-release   the room of a message that has been received: the answer that was waited for shows it
-drain     wait until a message has been received, before the next one is sent
+release   the room of a sent message, which has been received: an answer to it has come
+drain     the same where no answer has come yet: wait until the message has been received
 ========  ==================================================================================
 
 All messages from one rank to another have one order, in which both post, send and wait: that in
@@ -377,39 +377,44 @@ class _Lowering:
     def actions(self, rank: int, windows: Mapping[Direction, int]) -> Iterator[Action]:
         """The list of a rank: receives are posted ahead within the window of their direction.
 
-        One message of the rank is on its way at a time. It was sent at least an op ago when the
-        next one is, into room that was made ahead, so waiting for it takes no time unless the
-        other rank is late by more than its spare room.
+        Nothing but the waiting for what it needs stands between two ops, and an op is followed by
+        the sending of what it makes: others wait for that. Then come the things that nobody waits
+        for: giving back what was sent before, which went into room that was made ahead, so that
+        it takes no time unless the other rank is late by more than its spare room; and making
+        room for a message in the place of each that was used.
         """
-        to_post = {d: deque(listed) for d, listed in self.messages.items() if d[1] == rank}
-        unreleased: dict[int, deque[Message]] = {
-            to: deque() for source, to in self.messages if source == rank
-        }
-        for direction, waiting in to_post.items():
-            for _ in range(min(windows[direction], len(waiting))):
-                yield Action("post", waiting.popleft(), direction[0])
+        to_post = {d[0]: deque(listed) for d, listed in self.messages.items() if d[1] == rank}
+        known: dict[int, int] = {}  # by peer: how many messages it is known to have received
+        sent: list[Message] = []
+        for peer, waiting in to_post.items():
+            for _ in range(min(windows[peer, rank], len(waiting))):
+                yield Action("post", waiting.popleft(), peer)
         for op in self.orders[rank]:
-            for message in self._in_order(self.needs[op]):
+            needed = self._in_order(self.needs[op])
+            for message in needed:
                 peer = self.device_of[message.source]
-                waiting = to_post[peer, rank]
+                waiting = to_post[peer]
                 while waiting and self.index[waiting[0]] <= self.index[message]:
                     yield Action("post", waiting.popleft(), peer)
                 yield Action("wait", message, peer)
-                sent = unreleased.get(peer, deque())
-                while sent and self.index[sent[0]] < self.received_before[message]:
-                    yield Action("release", sent.popleft(), peer)
-                if waiting:
-                    yield Action("post", waiting.popleft(), peer)
+                known[peer] = max(known.get(peer, 0), self.received_before[message])
             yield Action("run", op)
             for message in self.makes[op]:
-                peer = self.device_of[message.target]
-                for other, sent in unreleased.items():
-                    if sent:
-                        yield Action("drain", sent.popleft(), other)
-                yield Action("send", message, peer)
-                unreleased[peer].append(message)
-        for peer, sent in unreleased.items():
-            yield from (Action("drain", message, peer) for message in sent)
+                yield Action("send", message, self.device_of[message.target])
+            if self.makes[op]:
+                yield from self._given_back(sent, known)
+                sent = self.makes[op]
+            for message in needed:
+                peer = self.device_of[message.source]
+                if to_post[peer]:
+                    yield Action("post", to_post[peer].popleft(), peer)
+        yield from self._given_back(sent, known)
+
+    def _given_back(self, sent: list[Message], known: Mapping[int, int]) -> Iterator[Action]:
+        for message in sent:
+            peer = self.device_of[message.target]
+            verb: Verb = "release" if self.index[message] < known.get(peer, 0) else "drain"
+            yield Action(verb, message, peer)
 
     def _in_order(self, needed: list[Message]) -> list[Message]:
         return sorted(
