@@ -6,12 +6,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
 DEMO := zb-1.5b-p8-m24
+MODEL := schedopt.executor.models:transformer
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test lint format benchmark build clean
 
 help:
-	@echo "make demo       solve a published problem to proven optimality, compare it, draw it"
+	@echo "make demo       solve a published problem to proven optimality, compare it, draw it;"
+	@echo "                measure a small transformer, solve it, train it on 4 processes"
 	@echo "make test       run the tests"
 	@echo "make lint       check style and types"
 	@echo "make format     put the code into the project's style"
@@ -37,6 +39,9 @@ demo: $(READY)
 	$(BIN)/schedopt solve $(DEMO) --output out/$(DEMO).json
 	$(BIN)/schedopt compare out/$(DEMO).json
 	$(BIN)/schedopt show out/$(DEMO).json
+	$(BIN)/schedopt profile $(MODEL) --devices 4 --capacity 3MiB --output out/problem.json
+	$(BIN)/schedopt solve out/problem.json --time-limit 3 --output out/best.json
+	$(BIN)/schedopt run out/best.json --model $(MODEL) --check
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from schedopt.executor.local import LocalRanks
 
 # The same examples in every run, and no limit on the time of one: a busy machine is no fault.
 settings.register_profile(
@@ -27,3 +33,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def ranks() -> Iterator[LocalRanks]:
+    """Four ranks on this machine, for all tests: they take seconds to start."""
+    from schedopt.executor.local import LocalRanks
+
+    with LocalRanks(4, timeout=240) as started:
+        yield started

@@ -6,11 +6,11 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from schedopt.errors import Fault, InputError
 from schedopt.executor.distributed import place_in
@@ -159,21 +159,58 @@ def run_steps(request: Request) -> RankRun:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     host = for_host()
-    model = request.make_model(device)
+    model, modules, batch = _together(host, lambda: _prepared(request, rank, device))
     difference = None
     if request.check:
-        difference = largest_difference(
-            request.model, model, request.schedule, rank, device=device, timeout=request.timeout
+        difference = _together(
+            host,
+            lambda: largest_difference(
+                request.model, model, request.schedule, rank, device=device, timeout=request.timeout
+            ),
         )
-    return _steps(request, model, rank, device, host)._replace(difference=difference)
+    run = _steps(request, model, modules, batch, device, host)
+    return run._replace(difference=difference)
+
+
+def _together(host: Any, work: Callable[[], Answer]) -> Answer:
+    """Do something, and go on only if all ranks could do it.
+
+    Raises
+    ------
+    PeerError
+        If another rank could not, for which this one would wait.
+    """
+    result, error = None, None
+    try:
+        result = work()
+    except Exception as raised:
+        error = raised
+    failed: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(failed, error is not None, group=host)
+    if error is not None:
+        raise error
+    if any(failed):
+        others = ", ".join(str(rank) for rank, has_failed in enumerate(failed) if has_failed)
+        raise PeerError("getting ready", f"rank {others} could not make or check its stages")
+    return cast("Answer", result)
+
+
+def _prepared(request: Request, rank: int, device: torch.device) -> tuple[PipelineModel, Any, Any]:
+    """The model, the modules of this rank, and the batch."""
+    model, problem = request.make_model(device), request.schedule.problem
+    modules = build_stages(request.model, model, problem.stages_on[rank])
+    return model, modules, batch_of(request.model, model, problem.microbatches)
 
 
 def _steps(
-    request: Request, model: PipelineModel, rank: int, device: torch.device, host: Any
+    request: Request,
+    model: PipelineModel,
+    modules: Mapping[int, nn.Module],
+    batch: tuple[tuple[Tensor, ...], Tensor],
+    device: torch.device,
+    host: Any,
 ) -> RankRun:
-    problem = request.schedule.problem
-    modules = build_stages(request.model, model, problem.stages_on[rank])
-    inputs, target = batch_of(request.model, model, problem.microbatches)
+    inputs, target = batch
 
     def executor(*, count: bool) -> PipelineExecutor:
         return PipelineExecutor(

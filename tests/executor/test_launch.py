@@ -14,7 +14,7 @@ from schedopt.classic import CLASSIC
 from schedopt.errors import InputError
 from schedopt.executor import ExecutorError
 from schedopt.executor.launch import Report, run_here, torchrun_line
-from schedopt.executor.launch_rank import Request
+from schedopt.executor.launch_rank import Request, guarded
 from schedopt.executor.local import LocalRanks
 from schedopt.executor.one_process import LIMIT, difference
 from schedopt.problem import Problem
@@ -155,6 +155,20 @@ def test_what_a_stage_raises_is_shown_and_the_ranks_come_to_an_end(
     assert place in fault.field
     assert fault.valid.startswith(message)
     assert "user_models.py" in fault.valid
+
+
+def test_a_stage_that_can_not_be_made_stops_all_ranks_before_they_wait_for_it(
+    ranks: LocalRanks,
+) -> None:
+    schedule = CLASSIC["1F1B"](Problem.uniform(devices=4, microbatches=4))
+    request = Request(schedule, "tests.executor.user_models:failing_build")
+    failures = [outcome.value for outcome in ranks.outcomes(guarded, request)]
+    (fault,) = failures[1].faults
+    assert fault.field == "stage 1, build"
+    assert fault.valid.startswith("FileNotFoundError: stage_1.pt")
+    for rank in (0, 2, 3):
+        assert failures[rank].is_consequence
+        assert "rank 1 could not make or check its stages" in failures[rank].text
 
 
 def test_gradients_that_differ_are_found(ranks: LocalRanks) -> None:

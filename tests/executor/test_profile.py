@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,18 @@ def test_fused_stages_have_bw_alone(measured: Profile) -> None:
     for data in measured.problem(LAYOUT, split=False).stage_data:
         assert list(data.durations) == ["F", "BW"]
         assert data.memory["BW"] == -data.memory["F"]
+
+
+def test_the_profile_is_json_with_all_that_was_measured(measured: Profile) -> None:
+    data = json.loads(json.dumps(measured.to_dict()))
+    assert [stage["stage"] for stage in data["stages"]] == [0, 1, 2, 3]
+    for stage, costs in zip(data["stages"], measured.stages, strict=True):
+        assert costs.split is not None
+        assert stage["split"]["held_bytes"] == costs.split.held_bytes
+        assert stage["fused"]["timings"]["BW"]["median_us"] == costs.fused.timings["BW"].median_us
+    assert [link["latency_us"] for link in data["links"]] == [
+        link.latency_us for link in measured.links or ()
+    ]
 
 
 def test_what_a_stage_raises_on_a_rank_is_a_fault_of_the_model(ranks: LocalRanks) -> None:

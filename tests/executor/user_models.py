@@ -83,6 +83,18 @@ def dying(stages: int, *, device: torch.device | str) -> PipelineModel:
     return with_stage_1(Dying, stages, device)
 
 
+def failing_build(stages: int, *, device: torch.device | str) -> PipelineModel:
+    """Stage 1 can not be made."""
+    model = mlp(stages, device=device)
+
+    def build(stage: int) -> nn.Module:
+        if stage == 1:
+            raise FileNotFoundError("stage_1.pt")
+        return model.build(stage)
+
+    return PipelineModel(stages, build, model.inputs, model.target, model.loss_fn)
+
+
 def raising(stages: int, *, device: torch.device | str) -> PipelineModel:
     """The factory itself raises."""
     raise KeyError("checkpoint")
