@@ -19,7 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where the parts are, also without make
 
 from benchmarks.boundary import most_alive
-from benchmarks.tables import markdown
+from benchmarks.tables import Table, markdown
 from schedopt.classic import CLASSIC
 from schedopt.executor.bench import Report, Row, bench, entries_of
 from schedopt.executor.bench_rank import Source
@@ -33,9 +33,6 @@ TRANSFORMER = "schedopt.executor.models:transformer"
 
 NO_TIME = 1e-9
 """Seconds of a time unit in which ops of one unit take no time; yet they are planned in turn."""
-
-Table = tuple[list[str], list[list[str]]]
-"""Headings and rows."""
 
 
 class Settings:

@@ -20,6 +20,10 @@ TEXTS |= {"wanted"}
 """Headings of the columns that are aligned to the left."""
 
 
+Table = tuple[list[str], list[list[str]]]
+"""Headings and rows."""
+
+
 def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown, its columns padded to equal width."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]

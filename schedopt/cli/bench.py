@@ -16,6 +16,7 @@ from schedopt.cli.inputs import check_output, load_schedule
 from schedopt.cli.models import device_option, executor_module, options_of, settings_option
 from schedopt.cli.options import json_option, quiet_option
 from schedopt.cli.output import message, message_console, print_json, show
+from schedopt.errors import DeadlockError
 from schedopt.executor.errors import ExecutorError
 from schedopt.formats.tables import percent
 from schedopt.progress import steps
@@ -118,6 +119,8 @@ def command(
             report: Report = executor.bench(
                 given, source, rounds=rounds, against_torch=against_torch
             )
+    except DeadlockError as error:
+        raise click.UsageError(str(error)) from None
     except (ExecutorError, TimeoutError) as error:
         message(f"Error: {error}")
         return FAILED

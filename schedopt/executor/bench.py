@@ -18,6 +18,7 @@ from schedopt.executor.launch import answers
 from schedopt.executor.launch_rank import answer_of
 from schedopt.executor.local import LocalRanks, require_device
 from schedopt.executor.prediction import timed_with, with_fused_stages
+from schedopt.executor.program import training_program
 from schedopt.executor.torch_baseline import counterpart
 from schedopt.executor.trace import Trace
 from schedopt.problem import Problem
@@ -246,7 +247,9 @@ def bench(
     Raises
     ------
     InputError
-        If the schedules or the model do not fit; names each fault.
+        If a schedule is not valid, or the schedules or the model do not fit; names each fault.
+    DeadlockError
+        If the ranks would wait for each other.
     NotApplicableError
         If torch has no schedule for a placement.
     ExecutorError
@@ -256,6 +259,7 @@ def bench(
     devices = _devices(schedules)
     require_device(source.device)
     for schedule in schedules:  # faults are found here and not by every rank
+        training_program(schedule)
         source.model(schedule.problem, source.device)
         source.links(schedule.problem)
     timeout = _PATIENCE + 10 * (rounds + 2 * WARM_UP) * sum(

@@ -9,6 +9,7 @@ import pytest
 from schedopt.classic import CLASSIC
 from schedopt.problem import Problem
 from tests.cli.conftest import Run
+from tests.cli.test_check import spoil
 
 
 def test_measured_stands_beside_predicted_and_torch_below(
@@ -53,6 +54,13 @@ def test_what_is_wrong_is_named_before_anything_runs(
     result = run("bench", schedule_file, *arguments)
     assert (result.code, result.out) == (2, "")
     assert error in result.err
+
+
+def test_a_schedule_that_breaks_a_rule_is_refused(run: Run, schedule_file: Path) -> None:
+    spoil(schedule_file)
+    result = run("bench", schedule_file, "--emulate")
+    assert result.code == 2
+    assert "schedule is not valid" in result.err
 
 
 def test_schedules_for_different_numbers_of_devices_are_refused(
