@@ -224,8 +224,8 @@ def fit(times: Mapping[int, float]) -> Link:
 
     Examples
     --------
-    >>> fit({0: 10.0, 1000: 15.0, 3000: 25.0})
-    Link(latency_us=10.0, bytes_per_us=200.0)
+    >>> round(fit({0: 10.0, 1000: 15.0, 3000: 25.0}).lag_us(2000), 6)
+    20.0
     """
     weights = {size: 1 / max(t, 1e-3) ** 2 for size, t in times.items()}
     total = sum(weights.values())
