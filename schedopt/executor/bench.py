@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -240,7 +240,8 @@ def bench(
         Timed steps of each schedule, after `WARM_UP` others.
     against_torch
         Also run what torch.distributed.pipelining has for the placement of each problem, and the
-        classic schedule of that name if it is not among the schedules.
+        classic schedule of that name if it is not among the schedules. Emulated stages then wait by
+        themselves in both runtimes.
     ranks
         Processes that are there already, as many as devices.
 
@@ -256,6 +257,7 @@ def bench(
         If a rank fails; with its traceback.
     """
     entries = entries_of(schedules, against_torch=against_torch)
+    source = replace(source, stages_wait=source.stages_wait or against_torch)
     devices = _devices(schedules)
     require_device(source.device)
     for schedule in schedules:  # faults are found here and not by every rank

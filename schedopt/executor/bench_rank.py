@@ -12,14 +12,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from schedopt.executor.distributed import place_in
-from schedopt.executor.emulate import BOUNDARY_BYTES, emulated, emulated_links
+from schedopt.executor.emulate import BOUNDARY_BYTES, emulated, emulated_links, emulated_ops
 from schedopt.executor.factory import naming
 from schedopt.executor.held import MemoryStats
 from schedopt.executor.link import Link, measure_link
 from schedopt.executor.local import device_of_rank
 from schedopt.executor.models import PipelineModel, batch_of, build_stages, model_of
 from schedopt.executor.pipeline import PipelineExecutor
-from schedopt.executor.slow_links import Links, wait_until
+from schedopt.executor.slowness import Links, OpTimes, wait_until
 from schedopt.executor.torch_baseline import TorchSteps
 from schedopt.executor.trace import Trace
 from schedopt.problem import Problem
@@ -52,6 +52,9 @@ class Source:
         Seconds that one time unit of a problem takes; None to go by its name.
     boundary_bytes
         Of the tensors between emulated stages.
+    stages_wait
+        Whether emulated stages wait by themselves, in any runtime; else the executor lets its ops
+        last as long as they should.
     """
 
     factory: str = ""
@@ -59,6 +62,7 @@ class Source:
     device: str = "cpu"
     unit_seconds: float | None = None
     boundary_bytes: int = BOUNDARY_BYTES
+    stages_wait: bool = False
 
     @property
     def is_emulated(self) -> bool:
@@ -84,7 +88,18 @@ class Source:
         if self.factory:
             return model_of(self.factory, problem.stage_count, device=device, **self.options)
         unit = self.seconds_per_unit(problem) or 0.0
-        return emulated(problem, unit_seconds=unit, boundary_bytes=self.boundary_bytes)
+        return emulated(
+            problem,
+            unit_seconds=unit,
+            boundary_bytes=self.boundary_bytes,
+            stages_wait=self.stages_wait,
+        )
+
+    def ops(self, problem: Problem) -> OpTimes:
+        """How long the executor lets ops last at least: as they take, for a factory."""
+        if self.factory or self.stages_wait:
+            return {}
+        return emulated_ops(problem, unit_seconds=self.seconds_per_unit(problem) or 0.0)
 
     def links(self, problem: Problem) -> Links:
         """The links that are slow: none for a factory.
@@ -201,6 +216,7 @@ class Lane:
                 count_activations=count_activations,
                 device=self._device,
                 slow_links=links,
+                slow_ops=source.ops(problem),
             )
             self._step = self.executor.step
 

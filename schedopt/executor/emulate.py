@@ -1,9 +1,11 @@
 """Ops that take the time their problem says without computing, so that any machine can time a step.
 
-An emulated stage waits where a real one computes: in its forward, in the backward to its input,
-and when the gradient of its weight is computed. Everything else is as for a real model: autograd,
-queues of weight gradients, and boundary tensors that are sent. Ranks that wait need no core, so
-there can be more of them than cores.
+An emulated stage computes next to nothing. Either the executor lets its ops last as long as they
+should, or, where another runtime is to run it, the stage itself waits where a real one computes: in
+its forward, in the backward to its input, and when the gradient of its weight is computed; what
+autograd and a runtime need for an op then comes on top. Everything else is as for a real model:
+autograd, queues of weight gradients, and boundary tensors that are sent. Ranks that wait need no
+core, so there can be more of them than cores.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from torch.nn import functional
 
 from schedopt.errors import Fault, ProblemError
 from schedopt.executor.models import PipelineModel
-from schedopt.executor.slow_links import Links, wait_until
+from schedopt.executor.slowness import Links, OpTimes, wait_until
 from schedopt.problem import Problem
 
 BOUNDARY_BYTES = 64 * 1024
@@ -79,7 +81,11 @@ class EmulatedStage(nn.Module):
 
 
 def emulated(
-    problem: Problem, *, unit_seconds: float, boundary_bytes: int = BOUNDARY_BYTES
+    problem: Problem,
+    *,
+    unit_seconds: float,
+    boundary_bytes: int = BOUNDARY_BYTES,
+    stages_wait: bool = True,
 ) -> PipelineModel:
     """A model whose ops take as long as those of a problem; its weights are those of any other.
 
@@ -91,6 +97,8 @@ def emulated(
         Seconds that one time unit of the problem takes.
     boundary_bytes
         Size of the tensors between stages.
+    stages_wait
+        False if the ops are to be as long by `emulated_ops`.
 
     Raises
     ------
@@ -105,7 +113,8 @@ def emulated(
 
     def build(stage: int) -> EmulatedStage:
         durations = problem.stage_data[stage].durations
-        return EmulatedStage({k: float(d) * unit_seconds for k, d in durations.items()})
+        unit = unit_seconds if stages_wait else 0.0
+        return EmulatedStage({k: float(d) * unit for k, d in durations.items()})
 
     def numbers(microbatches: int, first: float) -> Tensor:
         return torch.linspace(first, 1.0, microbatches).unsqueeze(1).repeat(1, width)
@@ -117,6 +126,15 @@ def emulated(
         target=lambda microbatches: numbers(microbatches, 0.5),
         loss_fn=functional.mse_loss,
     )
+
+
+def emulated_ops(problem: Problem, *, unit_seconds: float) -> OpTimes:
+    """The durations of a problem in seconds, by stage and kind."""
+    return {
+        (stage, kind): float(duration) * unit_seconds
+        for stage, data in enumerate(problem.stage_data)
+        for kind, duration in data.durations.items()
+    }
 
 
 def emulated_links(problem: Problem, *, unit_seconds: float) -> Links:

@@ -11,6 +11,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 from typing import NamedTuple
 
 import torch
@@ -35,6 +36,9 @@ REPEATS = 50
 """Messages of each size and direction that are timed."""
 
 WARM_UP = 5
+
+PAUSE = 0.003
+"""Seconds before each message: in a step an op runs then, and the other rank sleeps."""
 _SMALLEST = 4
 
 
@@ -184,13 +188,13 @@ def _lead(end: _End, store: Store, sizes: Sequence[int], repeats: int) -> tuple[
     measured: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
     for each in _rounds(end, sizes, WARM_UP + repeats):
         end.post(each.back)
+        time.sleep(PAUSE)
         start = time.perf_counter()
         end.send(each.there)
         end.wait()
         measured[each.name, each.size].append((time.perf_counter() - start) * 1e6)
         end.release()
-    # The first tenth, not the median: other work of the machine can only add to these times.
-    times = {key: sorted(t[WARM_UP:])[(len(t) - WARM_UP) // 10] for key, t in measured.items()}
+    times = {key: median(t[WARM_UP:]) for key, t in measured.items()}
     small = times["both", _SMALLEST] / 2
     links = [
         # A large message is never faster than a small one.

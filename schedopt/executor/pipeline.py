@@ -29,7 +29,7 @@ from schedopt.executor.ranks import Stages, device_of, require_ranks, stages_of
 from schedopt.executor.run import Configuration, Run
 from schedopt.executor.self_check import SelfCheck
 from schedopt.executor.shared import Places
-from schedopt.executor.slow_links import Links
+from schedopt.executor.slowness import Links, OpTimes
 from schedopt.executor.stage import StageRunner
 from schedopt.executor.trace import Recorder, Trace
 from schedopt.executor.transport import Transport, connect
@@ -82,6 +82,9 @@ class PipelineExecutor:
     slow_links
         To emulate them over gloo on one machine: (from rank, to rank) -> seconds that a message
         takes at least. On all ranks alike.
+    slow_ops
+        To emulate them: (stage, kind) -> seconds that an op takes at least, all that the executor
+        does in it included.
 
     Attributes
     ----------
@@ -117,6 +120,7 @@ class PipelineExecutor:
         self_check: bool = False,
         device: torch.device | str | None = None,
         slow_links: Links | None = None,
+        slow_ops: OpTimes | None = None,
     ) -> None:
         if loss_reduction not in ("mean", "sum"):
             raise ValueError(f'loss_reduction = {loss_reduction!r}: must be "mean" or "sum"')
@@ -129,6 +133,7 @@ class PipelineExecutor:
         self._group = process_group(group)
         self._count_activations = count_activations
         self._self_check = self_check
+        self._slow_ops = slow_ops or {}
         problem = schedule.problem
         self._rank, size, store = own_store(group)
         self._device = device_of(stages, device)
@@ -316,6 +321,7 @@ class PipelineExecutor:
                 held=held,
                 keep_outputs=keep_outputs,
                 check=check,
+                slow_ops=self._slow_ops,
                 stage_is_done=self._exchange.stage_is_done,
                 device=self._device,
             )

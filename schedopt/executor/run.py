@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from schedopt.executor.held import HeldInStep, HeldStorages
 from schedopt.executor.layouts import Layout, from_text, layout_of, require, to_text
 from schedopt.executor.program import Action, Message, Program
 from schedopt.executor.self_check import SelfCheck, digest_of, require_content
+from schedopt.executor.slowness import OpTimes, wait_until
 from schedopt.executor.stage import StageRunner, tensors_of
 from schedopt.executor.trace import Recorder
 from schedopt.executor.transport import Transport
@@ -81,6 +83,8 @@ class Run:
         Told of each stage whose last backward op has run.
     device
         Of the tensors.
+    slow_ops
+        As for `PipelineExecutor`.
     """
 
     def __init__(
@@ -99,6 +103,7 @@ class Run:
         check: SelfCheck | None,
         stage_is_done: Callable[[int], None],
         device: torch.device,
+        slow_ops: OpTimes,
     ) -> None:
         self._rank = rank
         self._configuration = configuration
@@ -116,6 +121,7 @@ class Run:
         self._stage_is_done = stage_is_done
         self._last_op = {op.stage: op for op in self._program.ops[rank]}
         self._device = device
+        self._slow_ops = slow_ops
         self._last_stage = len(self._program.device_of) - 1
         self._messages: dict[Message, Tensors] = {}
         self._widths: dict[tuple[int, int], list[int]] = {}
@@ -260,7 +266,7 @@ class Run:
 
     def _run(self, op: Op, peer: int) -> None:
         runner = self._stages[op.stage]
-        start = self._recorder.mark()
+        start, began = self._recorder.mark(), time.perf_counter()
         try:
             if op.kind == "F":
                 self._forward(runner, op)
@@ -271,6 +277,8 @@ class Run:
         except Exception as error:
             error.add_note(f"in op {op}: stage {op.stage}, microbatch {op.microbatch}")
             raise
+        if self._slow_ops:
+            wait_until(began + self._slow_ops.get((op.stage, op.kind), 0.0))
         self._recorder.op(op, start)
         self._count(op.stage)
         if op == self._last_op[op.stage] and not self._program.forward_only:

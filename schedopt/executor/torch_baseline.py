@@ -19,7 +19,7 @@ from torch.distributed.pipelining import (
 )
 
 from schedopt.errors import NotApplicableError
-from schedopt.executor.slow_links import Links, SlowLinks
+from schedopt.executor.slowness import Links, SlowLinks
 from schedopt.problem import Problem
 
 SLOW_BACKEND = "schedopt_slow_links"

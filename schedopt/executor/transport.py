@@ -17,7 +17,7 @@ import torch
 from schedopt.executor.distributed import PrefixStore, Store, gloo, nccl
 from schedopt.executor.layouts import Layout, TensorLayout, bytes_of
 from schedopt.executor.program import Direction, Message
-from schedopt.executor.slow_links import Links, SlowLinks
+from schedopt.executor.slowness import Links, SlowLinks
 
 MOST_TENSORS = 256
 """Tensors in one message; the place of a tensor in its message is a part of its tag."""

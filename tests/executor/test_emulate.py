@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from schedopt.errors import ProblemError
-from schedopt.executor.emulate import EmulatedStage, emulated, emulated_links
+from schedopt.executor.emulate import EmulatedStage, emulated, emulated_links, emulated_ops
 from schedopt.executor.split import DeferredWeights
 from schedopt.problem import Problem
 
@@ -101,3 +101,16 @@ def test_a_link_with_two_lags_is_refused() -> None:
     given = problem(stages=4, placement="interleaved", lag=[1, 2, 3])
     with pytest.raises(ProblemError, match=r"lag from device 0 to 1 = 1: .*stage 2 to 3 it is 3"):
         emulated_links(given, unit_seconds=1.0)
+
+
+def test_ops_have_the_durations_of_the_problem_in_seconds() -> None:
+    given = problem(F=[1, 2], B=3, W=4)  # type: ignore[arg-type]
+    found = emulated_ops(given, unit_seconds=0.5)
+    assert found == {
+        (0, "F"): 0.5,
+        (1, "F"): 1.0,
+        (0, "B"): 1.5,
+        (1, "B"): 1.5,
+        (0, "W"): 2.0,
+        (1, "W"): 2.0,
+    }

@@ -1,4 +1,4 @@
-"""Links between ranks of one machine that are as slow as wanted: for emulation over gloo.
+"""Ops and links that are as slow as wanted: to emulate others on one machine, over gloo.
 
 With every message its sender sends the time; the receiver takes the message when the link would
 have delivered it. Neither end is kept from anything else meanwhile: a lag is a pure delay.
@@ -16,6 +16,9 @@ from torch import Tensor
 
 Links = Mapping[tuple[int, int], float]
 """(From rank, to rank) -> seconds that a message takes at least."""
+
+OpTimes = Mapping[tuple[int, str], float]
+"""(Stage, kind) -> seconds that an op takes at least."""
 
 _TIME_TAG = 2**30
 """Added to the tag of a message for the time at which it was sent."""

@@ -1,4 +1,4 @@
-"""Slow links: a message can be taken when the time of its link has passed, and not before."""
+"""Slow links and ops: a message is there, and an op over, when its time has passed; not before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schedopt.classic import CLASSIC
 from schedopt.executor import PipelineExecutor
 from schedopt.executor.emulate import emulated
 from schedopt.executor.local import LocalRanks
-from schedopt.executor.slow_links import SlowLinks
+from schedopt.executor.slowness import SlowLinks
 from schedopt.executor.transport import connect
 from schedopt.problem import Problem
 from tests.executor.steps import group_of
@@ -94,6 +94,22 @@ def test_the_messages_of_a_step_take_at_least_the_time_of_their_link(ranks: Loca
     assert len(sent) == 3
     # The traces are laid side by side by the clock of the day, which may be set a little meanwhile.
     assert all(got[what] - sent[what] >= 0.9 * LAG for what in sent)
+
+
+def test_an_op_lasts_at_least_as_long_as_it_is_told() -> None:
+    problem = Problem.uniform(devices=1, microbatches=2)
+    model = emulated(problem, unit_seconds=1.0, boundary_bytes=64, stages_wait=False)
+    executor = PipelineExecutor(
+        {0: model.build(0)},
+        CLASSIC["1F1B"](problem),
+        loss_fn=model.loss_fn,
+        slow_ops={(0, "BW"): LAG},
+    )
+    executor.step(*model.inputs(2), target=model.target(2))
+    times = {op.op: op.end - op.start for op in executor.last_trace().ops}
+    executor.close()
+    assert [op.kind for op in times] == ["F", "BW", "F", "BW"]
+    assert all(seconds >= LAG for op, seconds in times.items() if op.kind == "BW")
 
 
 def test_links_over_nccl_can_not_be_made_slow() -> None:
