@@ -92,6 +92,11 @@ class Search:
                     self.stage("first schedule", partial(build, state, members[:1]))
                     self._turn("fewer microbatches", 0.7)
                     members = [member for member in members if member.name not in state.covered]
+                if state.instance.period:  # patience does more than the other list schedules
+                    certain = [m for m in members[1:] if m.classic]
+                    self.stage("portfolio", partial(build, state, [*members[:1], *certain]))
+                    self._turn("patience", 0.4 if self.modelled else 0.7)
+                    members = [m for m in members[1:] if not m.classic]
                 self.stage("portfolio", partial(portfolio, state, members))
                 self._improve()
         except KeyboardInterrupt:
@@ -137,11 +142,9 @@ class Search:
         A small model is mostly proven, so it gets most of the time, and a short try first; for
         a large one the windows find more. All start from the best that is known.
         """
-        is_modelled = self.state.open_pairs <= MAX_PAIRS
-        proofs: list[Turn] = [("relaxations", 0.4), ("order model", 0.5)] if is_modelled else []
+        proofs: list[Turn] = [("relaxations", 0.4), ("order model", 0.5)] if self.modelled else []
         if self.state.instance.period:
-            first = [("patience", 0.3 if is_modelled else 0.6)]
-            first += [("order model", 0.2)] if is_modelled else []
+            first = [("order model", 0.2)] if self.modelled else []
             return [*first, ("windows", 0.6), *proofs, ("windows", 1.0)]
         if len(self.state.instance.ops) <= SMALL:
             first = [("order model", 0.1), ("windows", 0.1), ("order model", 0.6)]
@@ -165,6 +168,11 @@ class Search:
         effort = None if limit is None else limit * share
         self.stage(name, partial(runs[name], state.time_left * share, effort))
         self._effort_left = None if limit is None else limit - (effort or 0)
+
+    @property
+    def modelled(self) -> bool:
+        """Whether the complete model may be small enough to be built."""
+        return self.state.open_pairs <= MAX_PAIRS
 
     @property
     def large(self) -> bool:

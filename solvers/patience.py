@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from itertools import product
 
 from schedopt.solvers.capacity import Passage
 from schedopt.solvers.instance import Instance
@@ -19,8 +20,11 @@ from schedopt.solvers.list_schedule import list_schedule
 from schedopt.solvers.ordered import OrderedInstance
 
 PATIENCES = (0.5, 0.75, 0.4, 0.15, 1.0, 0.2, 0.25, 0.3, 0.1, 0.6, 0.9, 0.05, 0.0)
-TARGETS = (0.0, 0.25, 0.0625, 0.5, 0.125)
+TARGETS = (0.0, 0.25, 0.0625, 0.015625, 0.5, 0.125)
 """Targets between the bound (0) and the best that is known (1)."""
+FIRST = 4
+"""So many of the patiences are tried with every target before the others are."""
+GRID = (*product(PATIENCES[:FIRST], TARGETS), *product(PATIENCES[FIRST:], TARGETS))
 MOST_OF_TARGET = 1.2
 SHARE_OF_PATIENCE_MOVES = 0.6
 STALE = 500
@@ -95,11 +99,10 @@ class PatienceSearch:
                 self.best = found.value
                 on_better(found)
 
-        for target in TARGETS:
-            for patience in PATIENCES:
-                if until() or self.best <= self.bound:
-                    return
-                attempt([patience] * count, [target] * count)
+        for patience, target in GRID:
+            if until() or self.best <= self.bound:
+                return
+            attempt([patience] * count, [target] * count)
         while not until() and self.best > self.bound and self.schedules - improved < STALE:
             attempt(*self._neighbour(patiences, targets))
 
