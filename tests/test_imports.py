@@ -15,7 +15,7 @@ LAYERS = (
     {"errors", "exact", "fields", "op", "placement", "problem", "reading", "starting", "units"}
     | {"validation"},
     {"cache", "check", "graph", "memory", "schedule", "schema", "timing", "variants"}
-    | {"bundled", "layer_costs", "layout", "partition"},
+    | {"binding", "bundled", "idle", "layer_costs", "layout", "partition"},
     {"classic"},
     {"analysis", "executor", "formats", "solvers"},
     {"__main__", "cli", "progress"},
