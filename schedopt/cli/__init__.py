@@ -13,7 +13,18 @@ with QuietStart():
 
     import click
 
-    from schedopt.cli import bench, check, compare, problems, profile, run, show, solve
+    from schedopt.cli import (
+        bench,
+        check,
+        compare,
+        export,
+        import_,
+        problems,
+        profile,
+        run,
+        show,
+        solve,
+    )
     from schedopt.cli.output import accept_any_encoding, forget_stdout, message
     from schedopt.errors import InputError, NotApplicableError
 
@@ -34,13 +45,14 @@ def commands() -> None:
       schedopt compare best.json                    against every classic schedule
       schedopt show best.json                       draw it
       schedopt check best.json                      test it against every rule
+      schedopt export best.json --to torch-compute-only -o best.csv
       schedopt profile MODULE:FACTORY -o p.json     measure a model, as a problem
       schedopt run best.json --model MODULE:FACTORY run it with PyTorch
       schedopt bench best.json --emulate            time it on processes of this machine
     """
 
 
-for module in (solve, compare, check, show, problems, profile, run, bench):
+for module in (solve, compare, check, show, export, import_, problems, profile, run, bench):
     commands.add_command(module.command)
 
 
