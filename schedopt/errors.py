@@ -83,7 +83,7 @@ class DeadlockError(ValueError):
 
 
 class NotApplicableError(ValueError):
-    """A classic schedule is not defined for this problem; says what it needs."""
+    """A classic schedule or a runtime is not made for this problem; says what it needs."""
 
 
 class SplitError(TypeError):

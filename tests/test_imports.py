@@ -15,7 +15,16 @@ LAYERS = (
     {"errors", "exact", "fields", "op", "placement", "problem", "reading", "starting", "units"}
     | {"validation"},
     {"cache", "check", "graph", "memory", "schedule", "schema", "timing", "variants"}
-    | {"binding", "bundled", "idle", "layer_costs", "layout", "partition"},
+    | {
+        "binding",
+        "bundled",
+        "idle",
+        "layer_costs",
+        "layout",
+        "partition",
+        "torch_limits",
+        "trace_events",
+    },
     {"classic"},
     {"analysis", "executor", "formats", "solvers"},
     {"__main__", "cli", "progress"},

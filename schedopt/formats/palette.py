@@ -16,6 +16,14 @@ KIND_COLOURS = {
 }
 """Colour of each kind of op."""
 
+KIND_NAMES_OF_CHROME = {
+    "F": "thread_state_runnable",
+    "B": "thread_state_iowait",
+    "W": "thread_state_running",
+    "BW": "thread_state_uninterruptible",
+}
+"""The colours nearest to these that chrome://tracing has; it knows no others."""
+
 KIND_LETTERS = {"F": "F", "B": "B", "W": "W", "BW": "X"}
 """One letter for each kind of op, where there is no colour."""
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from schedopt.classic import CLASSIC
 from schedopt.errors import DeadlockError, InputError
+from schedopt.formats.torch_actions import BMeans
 from schedopt.formats.torch_csv import read_torch_csv, write_torch_csv
 from schedopt.problem import Problem
 from tests.schedules import two_by_two
@@ -16,9 +19,14 @@ SPLIT = two_by_two(name="by hand")
 TABLE = "0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n"
 
 
-def faults_of(text: str, problem: Problem = SPLIT.problem) -> list[str]:
+FUSED: dict[str, Any] = {"devices": 2, "microbatches": 1, "durations": {"F": 1, "BW": 2}}
+
+
+def faults_of(
+    text: str, problem: Problem = SPLIT.problem, *, b_means: BMeans | None = None
+) -> list[str]:
     with pytest.raises(InputError) as caught:
-        read_torch_csv(text, problem, source="a.csv")
+        read_torch_csv(text, problem, b_means=b_means, source="a.csv")
     assert str(caught.value).startswith("a.csv: table of actions is not valid, ")
     return [str(fault) for fault in caught.value.faults]
 
@@ -90,9 +98,37 @@ def test_lines_may_end_as_on_any_system() -> None:
         assert read_torch_csv(table, SPLIT.problem).orders == SPLIT.orders
 
 
-def test_an_old_table_whose_b_is_the_gradient_of_the_input_is_refused() -> None:
-    found = faults_of(TABLE.replace("I", "B"))
-    assert "must be one of F, I, W" in found[0]
+def test_an_old_table_whose_b_is_the_gradient_of_the_input_needs_to_be_told() -> None:
+    old = TABLE.replace("I", "B")
+    assert faults_of(old) == [
+        "B: must be told what it means, for the table has no I and the problem has B and W: "
+        "full-backward, or input-gradient as until torch 2.5"
+    ]
+    read = read_torch_csv(old, SPLIT.problem, b_means="input-gradient")
+    assert read.orders == SPLIT.orders
+
+
+def test_what_is_told_about_b_must_fit_the_table_and_the_problem() -> None:
+    old, fused = TABLE.replace("I", "B"), Problem(**FUSED)
+    assert faults_of(old, b_means="full-backward")[0] == (
+        "row 1, column 3 = '0B0': must be one of F, I, W: the backward of this stage in the problem"
+    )
+    assert faults_of(TABLE, b_means="input-gradient") == [
+        "B: must be a full backward: the table has I for the gradient of the input"
+    ]
+    of_fused = faults_of("0F0,0B0\n1F0,1B0\n", fused, b_means="input-gradient")
+    assert of_fused[0].startswith("row 1, column 2 = '0B0': must be one of F, ")
+
+
+def test_b_needs_no_word_where_it_can_only_be_one_thing() -> None:
+    fused = CLASSIC["1F1B"](Problem(**FUSED))
+    assert read_torch_csv("0F0,0B0\n1F0,1B0\n", fused.problem).orders == fused.orders
+
+
+def test_a_transfer_is_no_op() -> None:
+    assert faults_of("0SEND_F0," + TABLE)[0] == (
+        "row 1, column 1 = '0SEND_F0': must be an op: only tables with transfers have it"
+    )
 
 
 def test_every_device_has_a_row() -> None:

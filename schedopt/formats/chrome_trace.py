@@ -1,0 +1,85 @@
+"""A schedule as a Chrome trace: for Perfetto (ui.perfetto.dev) and chrome://tracing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from schedopt.formats.palette import KIND_NAMES_OF_CHROME
+from schedopt.graph import build_graph
+from schedopt.memory import memory_curves
+from schedopt.op import KINDS, Op
+from schedopt.schedule import Schedule, TimedOp
+from schedopt.trace_events import Event, counter, flow, process, span, thread
+from schedopt.units import SECONDS
+
+_INSIDE = Fraction(1, 100)
+"""An arrow begins and ends this part of an op within it: on its edge it could be another's."""
+
+
+def write_chrome_trace(schedules: Sequence[Schedule]) -> str:
+    """JSON of a trace with a process for each schedule and a row for each device in it.
+
+    Ops have their kind as category, and stage, microbatch and meaning as arguments. Arrows are
+    what goes from device to device; each device has a counter of its memory. Times are those of
+    the problem; if its unit is none of time, one unit is drawn as 1 us, as the heading says.
+    """
+    events = [e for number, schedule in enumerate(schedules) for e in _events(number, schedule)]
+    head = '{"displayTimeUnit": "ms", "traceEvents": [\n'
+    return head + ",\n".join(map(json.dumps, events)) + "\n]}\n"
+
+
+def _events(number: int, schedule: Schedule) -> Iterator[Event]:
+    problem = schedule.problem
+    seconds = SECONDS.get(problem.time_unit)
+    unit_us = Fraction(1) if seconds is None else seconds * 10**6
+    scale = "" if seconds is not None else f" (1 of {problem.time_unit} drawn as 1 us)"
+    yield from process(number, (schedule.name or problem.name or "schedule") + scale)
+    step = schedule.resolution * unit_us
+    timed_of: dict[Op, TimedOp] = {}
+    for device, timed_ops in schedule.by_device.items():
+        yield from thread(number, device, f"device {device}")
+        for timed in timed_ops:
+            timed_of[timed.op] = timed
+            yield _span(number, device, timed, step)
+    yield from _arrows(number, schedule, timed_of, step)
+    for curve in memory_curves(schedule):
+        name = f"memory of device {curve.device}"
+        for time, amount in curve.points:
+            values = {problem.memory_unit: float(amount)}
+            yield counter(number, name, float(time * unit_us), values)
+
+
+def _span(number: int, device: int, timed: TimedOp, step: Fraction) -> Event:
+    kind, stage, microbatch = timed.op
+    start, end = float(timed.start * step), float(timed.end * step)
+    arguments = {"meaning": KINDS[kind], "stage": stage, "microbatch": microbatch}
+    more = {"args": arguments, "cname": KIND_NAMES_OF_CHROME[kind]}
+    return span(number, device, str(timed.op), kind, start=start, end=end, **more)
+
+
+def _arrows(
+    number: int, schedule: Schedule, timed_of: dict[Op, TimedOp], step: Fraction
+) -> Iterator[Event]:
+    """What goes from one device to another."""
+    device_of = schedule.problem.device_of
+    count = 0
+    for (source, target), edge in build_graph(schedule.problem).edges.items():
+        reason = edge["reason"]
+        rows = device_of[source.stage], device_of[target.stage]
+        if reason not in ("activation", "gradient") or rows[0] == rows[1]:
+            continue
+        count += 1
+        ends = [
+            float((each.start + (each.end - each.start) * part) * step)
+            for each, part in (
+                (timed_of[source], 1 - _INSIDE),
+                (timed_of[target], _INSIDE),
+            )
+        ]
+        # The number is one for the whole file, not for its process.
+        identity = f"{number}.{count}"
+        yield from flow(
+            number, identity, reason, "transfer", begin=(rows[0], ends[0]), end=(rows[1], ends[1])
+        )
