@@ -8,7 +8,6 @@ Other events and rows do not matter. `schedopt bench` and `schedopt run` write s
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ from schedopt.graph import FIFO, build_graph
 from schedopt.idle import DeviceIdle, causes_of_orders
 from schedopt.op import Op, Resource
 from schedopt.problem import Problem
+from schedopt.reading import read_data
 from schedopt.timing import Orders, earliest_starts
 
 _ROW = re.compile(r"device (\d+)( measured)?")
@@ -144,14 +144,9 @@ class _Process:
 
 def _events(path: str | Path) -> list[Mapping[str, Any]]:
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        fault = Fault("(file)", "", f"can not be read: {error.strerror}")
-        raise InputError("trace", [fault], str(path)) from None
-    except ValueError as error:
-        raise InputError(
-            "trace", [Fault("(file)", "", f"is no JSON: {error}")], str(path)
-        ) from None
+        data = read_data(path)
+    except InputError as error:
+        raise InputError("trace", error.faults, str(path)) from None
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
         fault = Fault("traceEvents", type(events).__name__, "must be a list of events")

@@ -16,10 +16,10 @@ LAYERS = (
     | {"validation"},
     {"cache", "check", "graph", "memory", "schedule", "schema", "timing", "variants"}
     | {"binding", "bundled", "idle", "layer_costs", "layout", "measured"}
-    | {"partition"},
+    | {"front", "grid", "partition"},
     {"classic"},
     {"analysis", "executor", "formats", "solvers"},
-    {"advice"},
+    {"advice", "recommend", "sweep"},
     {"__main__", "cli", "progress"},
 )
 """Modules and packages; each imports only from its own layer and from those before it."""

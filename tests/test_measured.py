@@ -123,8 +123,8 @@ def test_every_op_that_is_wrong_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (None, "can not be read: No such file or directory"),
-        ("{", "is no JSON"),
+        (None, "No such file or directory: must be a readable JSON file"),
+        ("{", "must be a readable JSON file"),
         ("7", "must be a list of events"),
         ('{"traceEvents": [1]}', "must be a list of events"),
         ("[]", "no row named 'device 0', 'device 1', ... has ops"),

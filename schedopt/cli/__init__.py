@@ -22,9 +22,11 @@ with QuietStart():
         import_,
         problems,
         profile,
+        recommend,
         run,
         show,
         solve,
+        sweep,
     )
     from schedopt.cli.output import accept_any_encoding, forget_stdout, message
     from schedopt.errors import InputError, NotApplicableError
@@ -44,6 +46,7 @@ def commands() -> None:
       schedopt problems                             the bundled problems
       schedopt solve zb-1.5b-p8-m24 -o best.json    solve one, keep the schedule
       schedopt compare best.json                    against every classic schedule
+      schedopt recommend zb-1.5b-p8-m24             which placement and schedule to use
       schedopt show best.json                       draw it
       schedopt explain best.json                    where its time goes, what would help
       schedopt check best.json                      test it against every rule
@@ -55,7 +58,7 @@ def commands() -> None:
 
 
 for module in (
-    *(solve, compare, check, show, explain, export, import_),
+    *(solve, compare, recommend, sweep, check, show, explain, export, import_),
     *(problems, profile, run, bench),
 ):
     commands.add_command(module.command)

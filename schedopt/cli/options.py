@@ -184,7 +184,8 @@ def solve_options(command: Command) -> Command:
 def many_solves_options(command: Command) -> Command:
     """The same for a command that solves many problems, and changes them itself.
 
-    The fields of `SolveOptions` that replace fields of the problem are None.
+    The fields of `SolveOptions` that replace fields of the problem are None, but for the
+    objective if it has `objective_option` too.
     """
 
     @functools.wraps(command)
