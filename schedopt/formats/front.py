@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from schedopt.exact import text
-from schedopt.formats.palette import KIND_COLOURS, MEMORY_COLOUR, OVER_CAPACITY_COLOUR
+from schedopt.formats.palette import IDLE_COLOUR, KIND_COLOURS, MEMORY_COLOUR, OVER_CAPACITY_COLOUR
 from schedopt.front import Mark, front
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ _COLOURS = {
     _SOLVED: MEMORY_COLOUR,
     _ON_FRONT: OVER_CAPACITY_COLOUR,
 }
-_SERIES = (MEMORY_COLOUR, KIND_COLOURS["W"], KIND_COLOURS["BW"], KIND_COLOURS["F"], "#000000")
+_LINES = ("-", "--", ":", "-.")
+_SERIES = (MEMORY_COLOUR, *(KIND_COLOURS[kind] for kind in ("W", "BW", "F", "B")), "#000000")
 
 
 def front_chart(
@@ -147,7 +149,7 @@ def write_picture(
         The file; an .html file has the picture within itself.
     marks
         Of schedules; those on the front are joined by steps, one line for each number of
-        microbatches.
+        microbatches. Colours tell these numbers apart, or the placements if there is only one.
     title, unit, memory_unit
         Of the problem.
 
@@ -193,26 +195,36 @@ def _figure(marks: Sequence[Mark], title: str, unit: str, memory_unit: str) -> F
 
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.add_subplot()
-    for number, count in enumerate(sorted({mark.microbatches for mark in marks})):
-        colour = _SERIES[number % len(_SERIES)]
-        chosen = [mark for mark in marks if mark.microbatches == count]
-        best = front(chosen)
-        axes.step(*_coordinates(best), where="post", color=colour, linewidth=1.5)
-        for solved, shape in ((True, "o"), (False, "x")):
+    numbers = sorted({mark.microbatches for mark in marks})
+    for count, line in zip(numbers, cycle(_LINES), strict=False):
+        best = front([mark for mark in marks if mark.microbatches == count])
+        label = f"front, {count} microbatches"
+        axes.step(*_coordinates(best), line, where="post", color=IDLE_COLOUR, label=label)
+    series: dict[str, list[Mark]] = {}
+    for mark in marks:
+        what = f"{mark.microbatches} microbatches" if len(numbers) > 1 else mark.placement
+        series.setdefault(what, []).append(mark)
+    for (what, chosen), colour in zip(series.items(), cycle(_SERIES), strict=False):
+        for solved, shape, size, layer in ((True, "o", 45, 3), (False, "x", 30, 4)):
             of_kind = [mark for mark in chosen if mark.solved == solved]
-            label = f"{'solved' if solved else 'classic'}, {count} microbatches"
-            x, y = _coordinates(of_kind)
-            axes.scatter(x, y, marker=shape, color=colour, label=label, zorder=3)
-        for mark in chosen:
-            if not mark.solved:
-                at = float(mark.memory), float(mark.time)
-                axes.annotate(mark.name, at, textcoords="offset points", xytext=(5, 4), fontsize=7)
+            if of_kind:
+                label = f"{'solved' if solved else 'classic'}, {what}"
+                x, y = _coordinates(of_kind)
+                axes.scatter(x, y, size, colour, marker=shape, label=label, zorder=layer)
+    names: dict[tuple[float, float], list[str]] = {}
+    for mark in marks:
+        if not mark.solved:
+            names.setdefault((float(mark.memory), float(mark.time)), []).append(mark.name)
+    for at, there in names.items():
+        label = ", ".join(dict.fromkeys(there))
+        axes.annotate(label, at, textcoords="offset points", xytext=(6, 5), fontsize=7)
     axes.set(
         xlabel=f"peak memory of the fullest device, {memory_unit}",
         ylabel=f"time per microbatch, {unit}",
         title=title,
     )
     axes.grid(alpha=0.3)
+    axes.margins(x=0.09)
     axes.legend(fontsize=8)
     return figure
 
