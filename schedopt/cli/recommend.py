@@ -69,13 +69,13 @@ def command(
         return run(placed, options, quiet=quiet)
 
     found = recommend(given, solve_one)
-    if output is not None and found.chosen is not None and found.chosen.schedule is not None:
-        found.chosen.schedule.save(output)
     if as_json:
         data = {"problem": given.name, "objective_name": given.objective}
         print_json({**data, "time_unit": given.time_unit, **found.to_dict()})
     else:
         show(*_report(found, given, given.name or problem))
+    if output is not None and found.chosen is not None and found.chosen.schedule is not None:
+        found.chosen.schedule.save(output)
     return _exit_code(found)
 
 

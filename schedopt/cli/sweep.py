@@ -100,10 +100,10 @@ def command(
     code: 0 done, 2 bad input, 3 nothing is feasible, 4 nothing found, 130 interrupted before
     anything was found.
     """
-    for path in (output, results):
-        if path is not None:
-            check_output(path)
+    if results is not None:
+        check_output(results, option="'--results'")
     if output is not None:
+        check_output(output)
         _check_picture(output)
     given = options.change(load_problem(problem))
     warn(given, quiet=quiet)

@@ -110,7 +110,7 @@ def test_nothing_feasible_has_its_exit_code(run: Run, problem_file: Path) -> Non
         (("--placement", "x"), "'x' is no placement; valid: own, linear"),
         (("--capacity", "2GiB"), "this one has it in activations"),
         (("--output", "x.bmp"), "'x.bmp' must end in one of .svg, .png, .pdf, .html"),
-        (("--results", "."), "is a directory"),
+        (("--results", "."), "Invalid value for '--results': '.' is a directory"),
     ],
 )
 def test_wrong_options_are_named(
