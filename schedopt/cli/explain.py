@@ -20,7 +20,7 @@ from schedopt.cli.options import (
 )
 from schedopt.cli.output import message, print_json, show
 from schedopt.cli.solve import run
-from schedopt.exact import exact, to_json
+from schedopt.exact import exact, text, to_json
 from schedopt.formats.causes import (
     advice_table,
     cause_table,
@@ -143,7 +143,7 @@ def _report(
     if found:
         parts += [
             f"What would help, each solved; now {schedule.problem.objective} "
-            f"{float(schedule.objective):g} {schedule.problem.time_unit}",
+            f"{text(schedule.objective, 3)} {schedule.problem.time_unit}",
             advice_table([outcome.to_dict() for outcome in found]),
         ]
     return [*parts, *notes(devices, schedule.problem, found=bool(found))]
