@@ -147,7 +147,7 @@ def test_an_op_before_what_it_needs_on_one_device_is_no_trace_of_the_problem(
     events = list(events_of(schedule))
     (early,) = (event for event in events if event["name"] == "1B1")
     early["ts"] -= 1500
-    with pytest.raises(InputError, match="its order is a deadlock: .* 1(F1|B1) -> 1(F1|B1)$"):
+    with pytest.raises(InputError, match=r"its order is a deadlock: .* 1(F1|B1) -> 1(F1|B1)$"):
         read_trace(write_trace(tmp_path / "t.json", events), schedule.problem)
 
 
