@@ -15,18 +15,12 @@ LAYERS = (
     {"errors", "exact", "fields", "op", "placement", "problem", "reading", "starting", "units"}
     | {"validation"},
     {"cache", "check", "graph", "memory", "schedule", "schema", "timing", "variants"}
-    | {
-        "binding",
-        "bundled",
-        "idle",
-        "layer_costs",
-        "layout",
-        "partition",
-        "torch_limits",
-        "trace_events",
-    },
+    | {"binding", "bundled", "idle", "layer_costs", "layout", "measured"}
+    | {"front", "grid", "partition"}
+    | {"torch_limits", "trace_events"},
     {"classic"},
     {"analysis", "executor", "formats", "solvers"},
+    {"advice", "recommend", "sweep"},
     {"__main__", "cli", "progress"},
 )
 """Modules and packages; each imports only from its own layer and from those before it."""

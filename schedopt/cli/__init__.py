@@ -17,13 +17,16 @@ with QuietStart():
         bench,
         check,
         compare,
+        explain,
         export,
         import_,
         problems,
         profile,
+        recommend,
         run,
         show,
         solve,
+        sweep,
     )
     from schedopt.cli.output import accept_any_encoding, forget_stdout, message
     from schedopt.errors import InputError, NotApplicableError
@@ -43,7 +46,9 @@ def commands() -> None:
       schedopt problems                             the bundled problems
       schedopt solve zb-1.5b-p8-m24 -o best.json    solve one, keep the schedule
       schedopt compare best.json                    against every classic schedule
+      schedopt recommend zb-1.5b-p8-m24             which placement and schedule to use
       schedopt show best.json                       draw it
+      schedopt explain best.json                    where its time goes, what would help
       schedopt check best.json                      test it against every rule
       schedopt export best.json --to torch-compute-only -o best.csv
       schedopt profile MODULE:FACTORY -o p.json     measure a model, as a problem
@@ -52,7 +57,10 @@ def commands() -> None:
     """
 
 
-for module in (solve, compare, check, show, export, import_, problems, profile, run, bench):
+for module in (
+    *(solve, compare, recommend, sweep, check, show, explain, export, import_),
+    *(problems, profile, run, bench),
+):
     commands.add_command(module.command)
 
 

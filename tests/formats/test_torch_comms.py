@@ -146,8 +146,9 @@ def test_two_ranks_need_one_order_of_the_transfers_between_them() -> None:
 
 def test_rows_that_wait_for_each_other_are_refused() -> None:
     loop = Problem.uniform(devices=3, microbatches=1, placement=[0, 1, 2, 0])
-    table = write_torch_comms(CLASSIC["GPipe"](loop))
+    schedule = CLASSIC["GPipe"](loop)
+    table = write_torch_comms(schedule)
     start = "0F0,0SEND_F0,3RECV_F0,3F0"
     assert table.startswith(start)
     with pytest.raises(DeadlockError, match=r"these ops wait for each other: .*3F0"):
-        read_torch_comms(table.replace(start, "3RECV_F0,3F0,0F0,0SEND_F0"), loop)
+        read_torch_comms(table.replace(start, "3RECV_F0,3F0,0F0,0SEND_F0"), schedule.problem)
