@@ -119,23 +119,11 @@ class DeferredWeights:
 
         A parameter that is used several times gets one gradient, the sum.
         """
-        queue = self._queues.pop(microbatch, [])
-        uses = Counter(parameter for queued in queue for parameter in queued.parameters)
-        sums: dict[nn.Parameter, Tensor] = {}
-        complete: dict[nn.Parameter, Tensor] = {}
-        size = 0
-        queue.reverse()
-        while queue:
-            # Nothing of a call is held once its gradients are there.
-            for parameter, gradient in queue.pop().gradients():
-                sums[parameter] = sums[parameter] + gradient if parameter in sums else gradient
-                uses[parameter] -= 1
-                if not uses[parameter]:
-                    complete[parameter] = sums.pop(parameter)
-                    size += parameter.nbytes
-            if size > ACCUMULATED_TOGETHER or not queue:
-                _accumulate(complete)
-                complete, size = {}, 0
+        self.take(microbatch)()
+
+    def take(self, microbatch: Hashable) -> Callable[[], None]:
+        """What `run` would do, for later: the queue of the microbatch is empty then."""
+        return partial(_run, self._queues.pop(microbatch, []))
 
     def pending(self, microbatch: Hashable) -> int:
         """Number of entries in the queue: calls of layers, and parameters of calls of norms."""
@@ -364,6 +352,26 @@ def _needed(
 _split_layer: Callable[[DeferredWeights, _Call, Tensor, Tensor, Tensor | None], Tensor]
 _split_layer = _SplitLayer.apply
 _save: Callable[[LayerRule, Tensor, Tensor], Tensor] = _Save.apply
+
+
+def _run(queue: list[_Deferred | _Found]) -> None:
+    """Compute the gradients of a queue and add them; the queue is used up."""
+    uses = Counter(parameter for queued in queue for parameter in queued.parameters)
+    sums: dict[nn.Parameter, Tensor] = {}
+    complete: dict[nn.Parameter, Tensor] = {}
+    size = 0
+    queue.reverse()
+    while queue:
+        # Nothing of a call is held once its gradients are there.
+        for parameter, gradient in queue.pop().gradients():
+            sums[parameter] = sums[parameter] + gradient if parameter in sums else gradient
+            uses[parameter] -= 1
+            if not uses[parameter]:
+                complete[parameter] = sums.pop(parameter)
+                size += parameter.nbytes
+        if size > ACCUMULATED_TOGETHER or not queue:
+            _accumulate(complete)
+            complete, size = {}, 0
 
 
 def _accumulate(gradients: dict[nn.Parameter, Tensor]) -> None:
