@@ -206,7 +206,8 @@ def _warn_if_untested() -> None:
     version = re.match(r"\d+\.\d+", torch.__version__)
     if version is None or version[0] not in TESTED:
         warnings.warn(
-            f"torch {torch.__version__} is not {_RANGE}: check gradients against one process",
+            f"torch {torch.__version__} is untried, this is {_RANGE}: check gradients against "
+            "those of one process",
             RuntimeWarning,
             stacklevel=3,
         )

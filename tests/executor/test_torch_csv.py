@@ -2,92 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
-import torch.distributed as dist
-from torch import Tensor, nn
-from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
 from schedopt.classic import CLASSIC
 from schedopt.executor.local import LocalRanks
-from schedopt.executor.models import build_stages, model_of
-from schedopt.executor.one_process import difference
+from schedopt.formats.torch_comms import write_torch_comms
 from schedopt.formats.torch_csv import write_torch_csv
 from schedopt.problem import Problem
 from schedopt.schedule import Schedule
 from schedopt.solvers import solve
-from tests.executor.steps import group_of
+from tests.executor.torch_steps import PLACEMENTS, TorchCase, classic, run_torch
 
-MLP = "schedopt.executor.models:mlp"
-OPTIONS = {"layers": 8, "width": 8, "dtype": torch.float64}
+WRITERS = {"compute_only": write_torch_csv, "compute_comms": write_torch_comms}
+EXACT = 1e-12
 
-
-def largest_difference(schedule: Schedule, table: str) -> float | None:
-    """Largest relative difference of a gradient on this rank from that of one process."""
-    problem = schedule.problem
-    group = group_of(problem.devices)
-    if group is None:
-        return None
-    rank = dist.get_rank()
-    model = model_of(MLP, problem.stage_count, device="cpu", **OPTIONS)
-    (inputs,), target = model.inputs(problem.microbatches), model.target(problem.microbatches)
-    whole = model.whole()
-    model.loss_fn(whole(inputs), target).backward()
-    own = build_stages(MLP, model, problem.stages_on[rank])
-    stages = [
-        PipelineStage(module, stage, problem.stage_count, torch.device("cpu"), group=group)
-        for stage, module in own.items()
-    ]
-    runtime = _PipelineScheduleRuntime(stages, problem.microbatches, loss_fn=model.loss_fn)
-    runtime._load_csv(table, format="compute_only")
-    last = problem.stage_count - 1 in own
-    runtime.step(*((inputs,) if 0 in own else ()), **({"target": target} if last else {}))
-    pairs = (zip(_gradients(own[s]), _gradients(whole[s]), strict=True) for s in own)
-    # Each parameter by itself: a small one counts as much as a large one.
-    return max(difference([ours], [wanted]) for of_stage in pairs for ours, wanted in of_stage)
-
-
-def _gradients(module: nn.Module) -> list[Tensor]:
-    found = [parameter.grad for parameter in module.parameters()]
-    assert found
-    assert all(gradient is not None for gradient in found)
-    return [gradient for gradient in found if gradient is not None]
-
-
-def solved(placement: str) -> Schedule:
-    chunks = 1 if placement == "linear" else 2
-    problem = Problem.uniform(
-        devices=4, microbatches=6, stages=4 * chunks, placement=placement, lag=1, capacity=3
+FEW = ("GPipe", "1F1B", "ZB-H1", "ZB-V", "Interleaved 1F1B")
+FUSED = {"F": 1, "BW": 2}
+SPLIT = {"F": 2, "B": 3, "W": 1}
+SOLVED: list[dict[str, Any]] = [
+    {"placement": placement, "microbatches": microbatches, "durations": durations, **more}
+    for placement, more in (
+        ("linear", {"memory": {"capacity": 3}}),
+        ("linear", {"memory": {"capacity": [4, 3, 3, 2]}, "lag": 1}),
+        ("interleaved", {"stages": 8, "lag": 1}),
+        ("v", {"stages": 8, "memory": {"capacity": 4}}),
+        ("wave", {"stages": 12}),
+        ([2, 0, 3, 1, 1, 3, 0], {"lag": [1, 2, 0, 1, 0, 2]}),
+        ([0, 0, 1, 2, 3, 3], {"objective": "period"}),
     )
-    schedule = solve(problem, workers=1, deterministic_limit=0.5).schedule
+    for microbatches, durations in ((5, SPLIT), (8, SPLIT), (6, FUSED))
+]
+
+
+def solved(fields: dict[str, Any]) -> Schedule:
+    problem = Problem(devices=4, **fields)
+    schedule = solve(problem, workers=1, deterministic_limit=0.2).schedule
     assert schedule is not None
     return schedule
 
 
-def classic(name: str) -> Schedule:
-    problem = Problem.uniform(devices=4, microbatches=8)
-    chunks = {"Interleaved 1F1B": "interleaved", "ZB-V": "v"}
-    if name in chunks:
-        problem = problem.replace(placement=chunks[name], stages=8)
-    return CLASSIC[name](problem)
-
-
-@pytest.mark.parametrize(
-    ("make", "what"),
-    [
-        *((classic, name) for name in ("GPipe", "1F1B", "ZB-H1", "ZB-V", "Interleaved 1F1B")),
-        *((solved, placement) for placement in ("linear", "v")),
-    ],
-)
-def test_torch_runs_the_table_with_the_gradients_of_one_process(
-    make: Callable[[str], Schedule], what: str, ranks: LocalRanks, tmp_path: Path
+def assert_torch_runs(
+    schedules: Sequence[tuple[str, Schedule]], ranks: LocalRanks, folder: Path, timeout: float
 ) -> None:
-    schedule = make(what)
-    table = tmp_path / "table.csv"
-    table.write_text(write_torch_csv(schedule), encoding="utf-8")
-    results = ranks.run(largest_difference, schedule, str(table), timeout=60)
-    assert max(found for found in results if found is not None) < 1e-12
+    """In both forms, all in the one process group."""
+    cases = []
+    for number, (name, schedule) in enumerate(schedules):
+        for form, write in WRITERS.items():
+            table = folder / f"{number}-{form}.csv"
+            table.write_text(write(schedule), encoding="utf-8")
+            cases.append(TorchCase(f"{name}, {form}", schedule, form, table))
+    for rank, found in enumerate(ranks.run(run_torch, cases, timeout=timeout)):
+        for case, worst in zip(cases, found, strict=False):
+            assert isinstance(worst, float), (case.name, rank, worst)
+            assert worst < EXACT, (case.name, rank)
+        assert len(found) == len(cases)
+
+
+def test_torch_runs_the_tables_with_the_gradients_of_one_process(
+    ranks: LocalRanks, tmp_path: Path
+) -> None:
+    schedules = [(name, classic(name)) for name in FEW]
+    schedules += [(str(SOLVED[k]["placement"]), solved(SOLVED[k])) for k in (0, 9, 15)]
+    assert_torch_runs(schedules, ranks, tmp_path, 120)
+
+
+@pytest.mark.slow
+def test_so_it_does_with_every_classic_schedule_and_with_more_than_20_solved_ones(
+    ranks: LocalRanks, tmp_path: Path
+) -> None:
+    assert {*FEW, *PLACEMENTS, "ZB-H2"} == set(CLASSIC)
+    schedules = [(name, classic(name, microbatches=m)) for name in CLASSIC for m in (4, 8)]
+    schedules += [(str(fields), solved(fields)) for fields in SOLVED]
+    assert len(SOLVED) == 21
+    assert_torch_runs(schedules, ranks, tmp_path, 500)
