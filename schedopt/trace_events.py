@@ -12,30 +12,27 @@ from typing import Any
 Event = dict[str, Any]
 
 
-def process(number: int, name: str) -> Iterator[Event]:
+def process(process: int, name: str) -> Iterator[Event]:
     """The heading of a group of rows; groups stand in the order of their numbers."""
-    yield {"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": name}}
-    yield {"ph": "M", "name": "process_sort_index", "pid": number, "args": {"sort_index": number}}
+    yield from _heading("process", process, 0, process, name)
 
 
 def thread(process: int, row: int, name: str) -> Iterator[Event]:
     """The heading of a row; rows stand in the order of their numbers."""
-    yield {"ph": "M", "name": "thread_name", "pid": process, "tid": row, "args": {"name": name}}
-    order = {"sort_index": row}
-    yield {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": row, "args": order}
+    yield from _heading("thread", process, row, row, name)
 
 
 def span(
     process: int, row: int, name: str, category: str, *, start: float, end: float, **more: Any
 ) -> Event:
     """Something that lasts; `more` are further fields."""
-    place = {"pid": process, "tid": row, "ts": start, "dur": end - start}
-    return {"ph": "X", "name": name, "cat": category, **place, **more}
+    times = {"ts": start, "dur": end - start}
+    return {"ph": "X", "name": name, "cat": category, **_place(process, row), **times, **more}
 
 
 def flow(
     process: int,
-    identity: str,
+    number: int,
     name: str,
     category: str,
     *,
@@ -44,13 +41,23 @@ def flow(
 ) -> Iterator[Event]:
     """An arrow from one row to another; begin and end are row and time, within a span each.
 
-    No other arrow of the trace has its identity.
+    No other arrow of the trace has its number.
     """
-    same = {"name": name, "cat": category, "id": identity, "pid": process}
-    yield {"ph": "s", **same, "tid": begin[0], "ts": begin[1]}
-    yield {"ph": "f", "bp": "e", **same, "tid": end[0], "ts": end[1]}
+    same = {"name": name, "cat": category, "id": number}
+    yield {"ph": "s", **same, **_place(process, begin[0]), "ts": begin[1]}
+    yield {"ph": "f", "bp": "e", **same, **_place(process, end[0]), "ts": end[1]}
 
 
 def counter(process: int, name: str, time: float, values: Mapping[str, float]) -> Event:
     """A value from a time on, until the next."""
-    return {"ph": "C", "name": name, "pid": process, "ts": time, "args": dict(values)}
+    return {"ph": "C", "name": name, **_place(process, 0), "ts": time, "args": dict(values)}
+
+
+def _heading(kind: str, process: int, row: int, order: int, name: str) -> Iterator[Event]:
+    for what, arguments in (("name", {"name": name}), ("sort_index", {"sort_index": order})):
+        yield {"ph": "M", "name": f"{kind}_{what}", **_place(process, row), "args": arguments}
+
+
+def _place(process: int, row: int) -> dict[str, int]:
+    """Numbers that Perfetto has no own meaning for: 0 is idle time, equal ones a main thread."""
+    return {"pid": process + 1, "tid": 1000 * (process + 1) + row}

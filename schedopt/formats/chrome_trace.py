@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import count
 
 from schedopt.formats.palette import KIND_NAMES_OF_CHROME
 from schedopt.graph import build_graph
@@ -25,12 +26,13 @@ def write_chrome_trace(schedules: Sequence[Schedule]) -> str:
     what goes from device to device; each device has a counter of its memory. Times are those of
     the problem; if its unit is none of time, one unit is drawn as 1 us, as the heading says.
     """
-    events = [e for number, schedule in enumerate(schedules) for e in _events(number, schedule)]
+    arrows = count(1)
+    events = [e for k, schedule in enumerate(schedules) for e in _events(k, schedule, arrows)]
     head = '{"displayTimeUnit": "ms", "traceEvents": [\n'
     return head + ",\n".join(map(json.dumps, events)) + "\n]}\n"
 
 
-def _events(number: int, schedule: Schedule) -> Iterator[Event]:
+def _events(number: int, schedule: Schedule, arrows: Iterator[int]) -> Iterator[Event]:
     problem = schedule.problem
     seconds = SECONDS.get(problem.time_unit)
     unit_us = Fraction(1) if seconds is None else seconds * 10**6
@@ -43,7 +45,8 @@ def _events(number: int, schedule: Schedule) -> Iterator[Event]:
         for timed in timed_ops:
             timed_of[timed.op] = timed
             yield _span(number, device, timed, step)
-    yield from _arrows(number, schedule, timed_of, step)
+    for begin, end, reason in _transfers(schedule, timed_of, step):
+        yield from flow(number, next(arrows), reason, "transfer", begin=begin, end=end)
     for curve in memory_curves(schedule):
         name = f"memory of device {curve.device}"
         for time, amount in curve.points:
@@ -59,27 +62,15 @@ def _span(number: int, device: int, timed: TimedOp, step: Fraction) -> Event:
     return span(number, device, str(timed.op), kind, start=start, end=end, **more)
 
 
-def _arrows(
-    number: int, schedule: Schedule, timed_of: dict[Op, TimedOp], step: Fraction
-) -> Iterator[Event]:
-    """What goes from one device to another."""
+def _transfers(
+    schedule: Schedule, timed_of: Mapping[Op, TimedOp], step: Fraction
+) -> Iterator[tuple[tuple[int, float], tuple[int, float], str]]:
+    """What goes from one device to another: device and time of both ends, and what it is."""
     device_of = schedule.problem.device_of
-    count = 0
     for (source, target), edge in build_graph(schedule.problem).edges.items():
-        reason = edge["reason"]
-        rows = device_of[source.stage], device_of[target.stage]
-        if reason not in ("activation", "gradient") or rows[0] == rows[1]:
-            continue
-        count += 1
-        ends = [
-            float((each.start + (each.end - each.start) * part) * step)
-            for each, part in (
-                (timed_of[source], 1 - _INSIDE),
-                (timed_of[target], _INSIDE),
-            )
-        ]
-        # The number is one for the whole file, not for its process.
-        identity = f"{number}.{count}"
-        yield from flow(
-            number, identity, reason, "transfer", begin=(rows[0], ends[0]), end=(rows[1], ends[1])
-        )
+        devices = device_of[source.stage], device_of[target.stage]
+        if edge["reason"] in ("activation", "gradient") and devices[0] != devices[1]:
+            sent, used = timed_of[source], timed_of[target]
+            begin = sent.end - (sent.end - sent.start) * _INSIDE
+            end = used.start + (used.end - used.start) * _INSIDE
+            yield (devices[0], float(begin * step)), (devices[1], float(end * step)), edge["reason"]

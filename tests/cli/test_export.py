@@ -111,7 +111,7 @@ def test_a_trace_can_have_several_schedules(run: Run, schedule_file: Path) -> No
     result = run("export", schedule_file, schedule_file, "--to", "chrome")
     assert result.code == 0
     events = json.loads(result.out)["traceEvents"]
-    assert {event["pid"] for event in events} == {0, 1}
+    assert {event["pid"] for event in events} == {1, 2}
 
 
 def test_the_schema_is_the_published_one(run: Run) -> None:

@@ -123,8 +123,8 @@ def test_one_trace_has_every_schedule_predicted_and_measured(report: Report) -> 
         (e["pid"], e["tid"] % 2, e["name"]) for e in events if e["ph"] == "X" and e["cat"] != "wait"
     ]
     assert len(ops) == 2 * 4 * 4 * (3 + 2)
-    assert {name for pid, measured, name in ops if (pid, measured) == (0, 0)} == {
-        name for pid, measured, name in ops if (pid, measured) == (0, 1)
+    assert {name for pid, measured, name in ops if (pid, measured) == (1, 0)} == {
+        name for pid, measured, name in ops if (pid, measured) == (1, 1)
     }
 
 

@@ -34,16 +34,16 @@ def events() -> list[dict[str, Any]]:
 def test_every_device_has_a_predicted_and_a_measured_row() -> None:
     names = {e["tid"]: e["args"]["name"] for e in events() if e["name"] == "thread_name"}
     assert names == {
-        0: "device 0 predicted",
-        1: "device 0 measured",
-        2: "device 1 predicted",
-        3: "device 1 measured",
+        8000: "device 0 predicted",
+        8001: "device 0 measured",
+        8002: "device 1 predicted",
+        8003: "device 1 measured",
     }
-    assert all(e["pid"] == 7 for e in events())
+    assert all(e["pid"] == 8 for e in events())
 
 
 def test_predicted_ops_are_where_the_schedule_has_them() -> None:
-    drawn = {(e["name"], e["ts"], e["dur"]) for e in events() if e.get("tid") == 2 and "ts" in e}
+    drawn = {(e["name"], e["ts"], e["dur"]) for e in events() if e.get("tid") == 8002 and "ts" in e}
     unit = float(PREDICTED.resolution) * 10
     planned = PREDICTED.by_device[1]
     assert drawn == {(str(t.op), t.start * unit, (t.end - t.start) * unit) for t in planned}
@@ -51,11 +51,11 @@ def test_predicted_ops_are_where_the_schedule_has_them() -> None:
 
 def test_measured_ops_of_all_ranks_have_one_clock() -> None:
     drawn = {(e["tid"], e["name"]): (e["ts"], e["dur"]) for e in events() if e.get("ph") == "X"}
-    assert drawn[1, "0F0"] == (0.25e6, 0.25e6)
-    assert drawn[3, str(OP)] == (0.75e6, 0.25e6)
+    assert drawn[8001, "0F0"] == (0.25e6, 0.25e6)
+    assert drawn[8003, str(OP)] == (0.75e6, 0.25e6)
 
 
 def test_waits_are_drawn_and_sends_are_not() -> None:
     waits = [e for e in events() if e.get("cat") == "wait"]
-    assert [(e["tid"], e["ts"], e["dur"]) for e in waits] == [(3, 0.5e6, 0.25e6)]
+    assert [(e["tid"], e["ts"], e["dur"]) for e in waits] == [(8003, 0.5e6, 0.25e6)]
     assert "output of stage 0 for stage 1" in waits[0]["name"]

@@ -24,7 +24,7 @@ def events_of(*schedules: Any) -> list[dict[str, Any]]:
 def test_every_op_is_a_span_in_the_row_of_its_device_in_us() -> None:
     spans = [e for e in events_of(MS) if e["ph"] == "X"]
     step = float(MS.resolution) * 1000
-    assert {(e["tid"], e["name"], e["cat"], e["ts"], e["dur"]) for e in spans} == {
+    assert {(e["tid"] - 1000, e["name"], e["cat"], e["ts"], e["dur"]) for e in spans} == {
         (device, str(t.op), t.op.kind, t.start * step, (t.end - t.start) * step)
         for device, timed_ops in MS.by_device.items()
         for t in timed_ops
@@ -40,12 +40,12 @@ def test_every_schedule_is_a_process_and_every_device_a_row() -> None:
         if e["ph"] == "M" and e["name"] in ("process_name", "thread_name")
     ]
     assert named == [
-        ("process_name", 0, 0, "by hand"),
-        ("thread_name", 0, 0, "device 0"),
-        ("thread_name", 0, 1, "device 1"),
-        ("process_name", 1, 0, "by hand (1 of units drawn as 1 us)"),
-        ("thread_name", 1, 0, "device 0"),
-        ("thread_name", 1, 1, "device 1"),
+        ("process_name", 1, 1000, "by hand"),
+        ("thread_name", 1, 1000, "device 0"),
+        ("thread_name", 1, 1001, "device 1"),
+        ("process_name", 2, 2000, "by hand (1 of units drawn as 1 us)"),
+        ("thread_name", 2, 2000, "device 0"),
+        ("thread_name", 2, 2001, "device 1"),
     ]
 
 
@@ -64,8 +64,8 @@ def test_arrows_lead_from_within_an_op_to_within_the_one_that_needs_it() -> None
 
     begins = {e["id"]: e for e in events if e["ph"] == "s"}
     ends = {e["id"]: e for e in events if e["ph"] == "f"}
-    assert len(begins) == len(ends) == 8
-    found = [(around(begins[k]), around(ends[k])) for k in begins if begins[k]["pid"] == 0]
+    assert begins.keys() == ends.keys() == set(range(1, 9))
+    found = [(around(begins[k]), around(ends[k])) for k in begins if begins[k]["pid"] == 1]
     assert sorted(found) == [("0F0", "1F0"), ("0F1", "1F1"), ("1B0", "0B0"), ("1B1", "0B1")]
     assert {e["bp"] for e in ends.values()} == {"e"}
 
