@@ -1,11 +1,13 @@
 """Events of the Trace Event Format, which Perfetto and chrome://tracing show.
 
-Times are in us, as the format has them; a process is a group of rows, a thread is a row.
+Times are in us, as the format has them, rounded to ns. A process is a group of rows, a thread a
+row.
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,7 +28,8 @@ def span(
     process: int, row: int, name: str, category: str, *, start: float, end: float, **more: Any
 ) -> Event:
     """Something that lasts; `more` are further fields."""
-    times = {"ts": start, "dur": end - start}
+    begin, over = round(1000 * start), round(1000 * end)
+    times = {"ts": _us(begin), "dur": _us(over - begin)}
     return {"ph": "X", "name": name, "cat": category, **_place(process, row), **times, **more}
 
 
@@ -44,18 +47,28 @@ def flow(
     No other arrow of the trace has its number.
     """
     same = {"name": name, "cat": category, "id": number}
-    yield {"ph": "s", **same, **_place(process, begin[0]), "ts": begin[1]}
-    yield {"ph": "f", "bp": "e", **same, **_place(process, end[0]), "ts": end[1]}
+    yield {"ph": "s", **same, **_place(process, begin[0]), "ts": _us(round(1000 * begin[1]))}
+    yield {"ph": "f", "bp": "e", **same, **_place(process, end[0]), "ts": _us(round(1000 * end[1]))}
 
 
 def counter(process: int, name: str, time: float, values: Mapping[str, float]) -> Event:
     """A value from a time on, until the next."""
-    return {"ph": "C", "name": name, **_place(process, 0), "ts": time, "args": dict(values)}
+    when = _us(round(1000 * time))
+    return {"ph": "C", "name": name, **_place(process, 0), "ts": when, "args": dict(values)}
 
 
 def _heading(kind: str, process: int, row: int, order: int, name: str) -> Iterator[Event]:
     for what, arguments in (("name", {"name": name}), ("sort_index", {"sort_index": order})):
         yield {"ph": "M", "name": f"{kind}_{what}", **_place(process, row), "args": arguments}
+
+
+def _us(ns: int) -> float:
+    """Whole ns in us, such that cutting off what is below gives them back.
+
+    Perfetto cuts start and length by themselves, and drops what then overlaps.
+    """
+    us = ns / 1000
+    return us if int(us * 1000) == ns else math.nextafter(us, math.inf)
 
 
 def _place(process: int, row: int) -> dict[str, int]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 import traceback
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +25,7 @@ from tests.executor import torch_steps
 from tests.executor.steps import group_of, loss_fn, mlp, numbers
 from tests.executor.torch_steps import TorchCase, classic, run_torch
 from tests.schedules import schedule_of
+from tests.test_readme import blocks
 
 ONE = Problem.uniform(devices=1, microbatches=2)
 LATE_W = schedule_of(ONE, "0F0 0F1 0B0 0B1 0W0 0W1")
@@ -178,3 +182,22 @@ def test_a_version_without_the_private_names_is_an_error_with_the_tested_ones(
     assert spec.loader is not None
     with pytest.raises(ImportError, match=r"under the names known here: .*tested with torch 2\.13"):
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+@pytest.mark.slow
+def test_the_program_of_the_documentation_trains(tmp_path: Path) -> None:
+    for mark, _, text in blocks("docs/torch-runtime.md"):
+        if mark.startswith("file: "):
+            (tmp_path / mark.removeprefix("file: ")).write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*command, "--nproc-per-node", "2", "train.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    first, *_, last = map(float, done.stdout.split())
+    assert last < first
