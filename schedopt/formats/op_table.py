@@ -142,7 +142,8 @@ class _Line(NamedTuple):
 
 
 _INDEX = re.compile(r"\d{1,9}", re.ASCII)
-_TIME = re.compile(r"-?\d{1,300}(/[1-9]\d{0,299}|(\.\d{1,300})?([eE][+-]?\d{1,3})?)", re.ASCII)
+_TIME = re.compile(r"-?\d{1,100}(/[1-9]\d{0,99}|(\.\d{1,100})?([eE][+-]?\d{1,2})?)", re.ASCII)
+"""Numbers that are far from too large for a float."""
 
 
 def _time_headings(problem: Problem) -> tuple[str, str]:

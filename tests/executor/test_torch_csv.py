@@ -66,7 +66,7 @@ def test_torch_runs_the_tables_with_the_gradients_of_one_process(
     ranks: LocalRanks, tmp_path: Path
 ) -> None:
     schedules = [(name, classic(name)) for name in FEW]
-    schedules += [(str(SOLVED[k]["placement"]), solved(SOLVED[k])) for k in (0, 9, 15)]
+    schedules += [(str(SOLVED[k]["placement"]), solved(SOLVED[k])) for k in (0, 15)]
     assert_torch_runs(schedules, ranks, tmp_path, 120)
 
 

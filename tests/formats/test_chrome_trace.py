@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from schedopt.formats.chrome_trace import write_chrome_trace
 from schedopt.formats.palette import KIND_COLOURS, KIND_NAMES_OF_CHROME
+from schedopt.measured import read_trace
 from schedopt.memory import memory_curves
 from tests.schedules import two_by_two
 
@@ -77,3 +79,11 @@ def test_memory_is_a_counter_of_each_device(device: int) -> None:
     assert [(e["ts"], e["args"]) for e in counters] == [
         (float(time * 1000), {"activations": float(amount)}) for time, amount in curve.points
     ]
+
+
+def test_a_trace_can_be_read_as_a_measured_step(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    file.write_text(write_chrome_trace([OTHER, MS]), encoding="utf-8")
+    measured = read_trace(file, MS.problem)
+    assert {device: tuple(ops) for device, ops in measured.orders.items()} == OTHER.orders
+    assert measured.makespan == OTHER.makespan

@@ -76,6 +76,14 @@ def test_all_faults_are_named_with_line_and_column() -> None:
     ]
 
 
+@pytest.mark.parametrize("time", ["1e999", "nan", "1/0", "0x10", "1_0", "9" * 101, "１"])
+def test_a_time_is_a_plain_number(time: str) -> None:
+    assert faults_of(TABLE.replace(",0,0,0,1", f",0,0,{time},1")) == [
+        f"line 2, start (ms) = {time!r}: must be a number, or 1/3",
+        "(table) = without 0F0: must have each op once",
+    ]
+
+
 def test_an_op_or_a_position_that_is_there_twice_is_refused() -> None:
     assert faults_of(TABLE.replace("0,1,F,forward,0,1", "0,0,F,forward,0,0")) == [
         "line 3 = 0F0: is there already: line 2",
