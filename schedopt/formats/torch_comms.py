@@ -122,11 +122,9 @@ def read_torch_comms(
             faults.append(cell.fault(reason))
         else:
             places.setdefault(action, cell)
-    faults = (
-        faults
-        or list(_transfer_faults(places, found.places, problem))
-        or list(_order_faults(places, problem))
-    )
+    if not found.faults:
+        faults += _transfer_faults(places, found.places, problem)
+        faults = faults or list(_order_faults(places, problem))
     if faults:
         raise InputError(WHAT, faults, source)
     return Schedule.from_order(build_graph(problem), found.orders, name=name)

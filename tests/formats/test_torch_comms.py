@@ -118,6 +118,10 @@ def test_every_transfer_and_every_reduction_must_be_there_once() -> None:
     assert faults_of(TABLE.replace("0SEND_F0", "0SEND_F0,0SEND_F0")) == [
         "row 1, column 3 = '0SEND_F0': is there already: row 1, column 2"
     ]
+    assert faults_of(TABLE.replace("0SEND_F0", "0SEND_F1")) == [
+        "row 1, column 2 = '0SEND_F1': must be of a microbatch from 0 to 0",
+        "row 1 = without 0SEND_F0: must be there for 0F0",
+    ]
     assert faults_of(TABLE.replace("1B0,", "1B0,1SEND_F0,")) == [
         "row 2, column 4 = '1SEND_F0': must not be there: the stage has no neighbour on another "
         "device that way"
