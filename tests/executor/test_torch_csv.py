@@ -10,12 +10,12 @@ import pytest
 
 from schedopt.classic import CLASSIC
 from schedopt.executor.local import LocalRanks
-from schedopt.formats.torch_comms import write_torch_comms
+from schedopt.formats.torch_comms import read_torch_comms, write_torch_comms
 from schedopt.formats.torch_csv import write_torch_csv
 from schedopt.problem import Problem
 from schedopt.schedule import Schedule
 from schedopt.solvers import solve
-from tests.executor.torch_steps import PLACEMENTS, TorchCase, classic, run_torch
+from tests.executor.torch_steps import PLACEMENTS, TorchCase, classic, lowered, run_torch
 
 WRITERS = {"compute_only": write_torch_csv, "compute_comms": write_torch_comms}
 EXACT = 1e-12
@@ -68,6 +68,14 @@ def test_torch_runs_the_tables_with_the_gradients_of_one_process(
     schedules = [(name, classic(name)) for name in FEW]
     schedules += [(str(SOLVED[k]["placement"]), solved(SOLVED[k])) for k in (0, 15)]
     assert_torch_runs(schedules, ranks, tmp_path, 120)
+
+
+@pytest.mark.parametrize("name", ["1F1B", "ZB-V"])
+def test_the_transfers_that_torch_adds_itself_are_read_too(name: str, ranks: LocalRanks) -> None:
+    schedule = classic(name)
+    tables = ranks.run(lowered, schedule)
+    assert len(set(tables)) == 1
+    assert read_torch_comms(tables[0], schedule.problem).orders == schedule.orders
 
 
 @pytest.mark.slow

@@ -99,6 +99,16 @@ def runtime_of(case: TorchCase, own: dict[int, nn.Module], group: Any) -> Any:
     return runtime_of_table(case.table, form, stages, problem.microbatches, loss_fn)
 
 
+def lowered(schedule: Schedule) -> str:
+    """The table of all ranks that torch makes of a schedule, with its own transfers."""
+    problem = schedule.problem
+    group = group_of(problem.devices)
+    modules = mlp(problem.stage_count)
+    own = {stage: modules[stage] for stage in problem.stages_on[dist.get_rank()]}
+    rows = build(schedule, own, loss_fn, group=group).pipeline_order_with_comms
+    return "\n".join(",".join(map(str, rows[rank])) for rank in sorted(rows))
+
+
 # ---------------------------------------------------------------------- models
 
 
