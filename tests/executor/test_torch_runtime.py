@@ -57,6 +57,12 @@ def test_gradients_are_those_of_one_process(found: dict[str, list[float | str]],
         assert worst < 1e-12, rank
 
 
+def test_stages_sharded_between_replicas_have_the_gradients_of_one_process(
+    ranks: LocalRanks,
+) -> None:
+    assert max(ranks.run(torch_steps.sharded_difference)) < 1e-12
+
+
 def in_one_process(what: str) -> Any:
     """On the first rank alone; what it raised if it did."""
     group = group_of(1)

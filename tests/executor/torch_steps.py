@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage
 from torch.utils.checkpoint import checkpoint
 
-from schedopt.classic import CLASSIC
+from schedopt.classic import CLASSIC, zb_h1
 from schedopt.executor.torch_runtime import build, runtime_of_table
 from schedopt.problem import Problem
 from schedopt.schedule import Schedule
@@ -107,6 +109,24 @@ def lowered(schedule: Schedule) -> str:
     own = {stage: modules[stage] for stage in problem.stages_on[dist.get_rank()]}
     rows = build(schedule, own, loss_fn, group=group).pipeline_order_with_comms
     return "\n".join(",".join(map(str, rows[rank])) for rank in sorted(rows))
+
+
+def sharded_difference() -> float:
+    """Two replicas of two devices, whose stages FSDP shards between the replicas."""
+    everyone = [dist.new_group(ranks) for ranks in ([0, 1], [2, 3], [0, 2], [1, 3])]
+    replica, device = divmod(dist.get_rank(), 2)
+    schedule = zb_h1(Problem.uniform(devices=2, microbatches=4))
+    modules, reference = mlp(2), nn.Sequential(*mlp(2))
+    mesh = DeviceMesh.from_group(everyone[2 + device], "cpu")
+    fully_shard(modules[device], mesh=mesh)
+    runtime = build(schedule, {device: modules[device]}, loss_fn, group=everyone[replica])
+    x, y = numbers(16)
+    parts = x.chunk(2)[replica], y.chunk(2)[replica]
+    runtime.step(*(parts[:1] if device == 0 else ()), **({"target": parts[1]} if device else {}))
+    loss_fn(reference(x), y).backward()
+    found: list[Any] = gradients_of([modules[device]])
+    whole = [None if gradient is None else gradient.full_tensor() for gradient in found]
+    return difference(whole, gradients_of([reference[device]]))
 
 
 # ---------------------------------------------------------------------- models
