@@ -19,6 +19,7 @@ with QuietStart():
         compare,
         export,
         import_,
+        plot,
         problems,
         profile,
         run,
@@ -44,6 +45,7 @@ def commands() -> None:
       schedopt solve zb-1.5b-p8-m24 -o best.json    solve one, keep the schedule
       schedopt compare best.json                    against every classic schedule
       schedopt show best.json                       draw it
+      schedopt plot best.json -o best.svg           draw it into a file
       schedopt check best.json                      test it against every rule
       schedopt export best.json --to torch-compute-only -o best.csv
       schedopt profile MODULE:FACTORY -o p.json     measure a model, as a problem
@@ -52,7 +54,7 @@ def commands() -> None:
     """
 
 
-for module in (solve, compare, check, show, export, import_, problems, profile, run, bench):
+for module in (solve, compare, check, show, plot, export, import_, problems, profile, run, bench):
     commands.add_command(module.command)
 
 

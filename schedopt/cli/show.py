@@ -9,7 +9,7 @@ from schedopt.check import check
 from schedopt.classic import CLASSIC
 from schedopt.cli.inputs import load_problem, load_schedule
 from schedopt.cli.options import json_option, quiet_option
-from schedopt.cli.output import message, picture_style, print_json, show
+from schedopt.cli.output import picture_style, print_json, show, warn_of_violations
 from schedopt.cli.report import schedule_report
 from schedopt.cli.views import ViewOptions, view_options
 from schedopt.formats.text import SMALLEST_WIDTH, gantt, memory_chart
@@ -61,10 +61,7 @@ def command(
         drawn = CLASSIC[CLASSIC_NAMES[classic]](load_problem(schedule))
     part = view.of(drawn)
     violations = check(drawn)
-    if violations and not quiet:
-        message(f"warning: breaks rules of its problem, {len(violations)} times; first:")
-        message(f"  {violations[0]}")
-        message("`schedopt check` lists all of them for a schedule file")
+    warn_of_violations(drawn, violations, quiet=quiet)
     achieved = summary(drawn)
     if as_json:
         print_json({**achieved.to_dict(), "valid": not violations, "info": dict(drawn.info)})

@@ -63,7 +63,7 @@ def test_a_broken_schedule_is_drawn_with_a_warning(run: Run, schedule_file: Path
     spoil(schedule_file)
     result = run("show", schedule_file)
     assert result.code == 0
-    assert "warning: breaks rules of its problem" in result.err
+    assert "breaks rules of its problem" in result.err
     assert "device" in result.out
     assert run("show", schedule_file, "--quiet").err == ""
     assert run("show", schedule_file, "--json").json["valid"] is False
