@@ -33,7 +33,7 @@ LETTERS = {"F": "F", "B": "I", "W": "W", "BW": "B"}
 """Kind of op -> letter in a table."""
 
 _KIND_OF = {letter: kind for kind, letter in LETTERS.items()}
-_CELL = re.compile(r"(\d+)([FIWB])(\d+)", re.ASCII)
+_CELL = re.compile(r"(\d{1,9})([FIWB])(\d{1,9})", re.ASCII)
 _EXPECTED = "must be stage, F, I (gradient of the input), W or B (full backward), microbatch: 0F11"
 
 
@@ -80,7 +80,11 @@ def read_torch_csv(text: str, problem: Problem, *, source: str = "", name: str =
     DeadlockError
         If the rows wait for each other.
     """
-    rows = list(csv.reader(io.StringIO(text)))
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=None)))
+    except csv.Error as error:
+        fault = Fault("(table)", "", f"must be comma-separated values: {error}")
+        raise InputError("table of actions", [fault], source) from None
     while rows and not any(cell.strip() for cell in rows[-1]):
         rows.pop()
     if len(rows) != problem.devices:

@@ -13,3 +13,8 @@ def test_every_op_is_a_line_with_its_meaning_and_its_times() -> None:
     assert lines[9] == "1,2,F,forward,1,1,2,2.5"
     assert '"backward, gradient of the input only"' in lines[3]
     assert len(lines) == 1 + 12
+
+
+def test_times_are_exact() -> None:
+    lines = write_op_table(two_by_two(F=0.12345678)).splitlines()
+    assert lines[1].endswith(",0,0.12345678")

@@ -74,6 +74,22 @@ def test_all_faults_are_named_with_row_column_and_text() -> None:
     ]
 
 
+def test_an_index_of_thousands_of_digits_is_a_fault_of_its_cell() -> None:
+    found = faults_of(TABLE.replace("0F0", "9" * 5000 + "F0"))
+    assert found[0].startswith("row 1, column 1 = '9999")
+    assert found[1] == "row 1 = without 0F0: must have each op once"
+
+
+def test_a_text_that_is_no_table_is_refused_with_the_reason() -> None:
+    assert "field larger than field limit" in faults_of(TABLE + "x" * 200_000)[0]
+
+
+def test_lines_may_end_as_on_any_system() -> None:
+    for ending in ("\r", "\r\n"):
+        table = TABLE.replace("\n", ending)
+        assert read_torch_csv(table, SPLIT.problem).orders == SPLIT.orders
+
+
 def test_an_old_table_whose_b_is_the_gradient_of_the_input_is_refused() -> None:
     found = faults_of(TABLE.replace("I", "B"))
     assert "must be one of F, I, W" in found[0]
