@@ -11,7 +11,8 @@ from schedopt.check import check
 from schedopt.cli.inputs import load
 from schedopt.cli.options import SolveOptions, json_option, quiet_option, solve_options
 from schedopt.cli.output import message_console, print_json, show, warn
-from schedopt.cli.report import exit_code, gap_text, objective_text, run_text, said
+from schedopt.cli.report import exit_code, objective_text, run_text
+from schedopt.formats.headings import gap_text, said
 from schedopt.cli.solve import run
 from schedopt.exact import text
 from schedopt.formats.tables import comparison_notes, comparison_table
