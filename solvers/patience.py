@@ -22,9 +22,6 @@ from schedopt.solvers.ordered import OrderedInstance
 PATIENCES = (0.5, 0.75, 0.4, 0.15, 1.0, 0.2, 0.25, 0.3, 0.1, 0.6, 0.9, 0.05, 0.0)
 TARGETS = (0.0, 0.25, 0.0625, 0.015625, 0.5, 0.125)
 """Targets between the bound (0) and the best that is known (1)."""
-FIRST = 4
-"""So many of the patiences are tried with every target before the others are."""
-GRID = (*product(PATIENCES[:FIRST], TARGETS), *product(PATIENCES[FIRST:], TARGETS))
 MOST_OF_TARGET = 1.2
 SHARE_OF_PATIENCE_MOVES = 0.6
 STALE = 500
@@ -99,7 +96,7 @@ class PatienceSearch:
                 self.best = found.value
                 on_better(found)
 
-        for patience, target in GRID:
+        for patience, target in product(PATIENCES, TARGETS):
             if until() or self.best <= self.bound:
                 return
             attempt([patience] * count, [target] * count)

@@ -33,7 +33,7 @@ def command(*, table: str, problem: str, output: str, quiet: bool) -> int:
     backward. Each op starts as soon as it can with the durations of the problem.
 
     \b
-    Example:
+    Examples:
       schedopt import best.csv --problem zb-1.5b-p8-m24 -o schedule.json
 
     Exit code: 0 written, 2 wrong input, or a schedule that breaks a rule of the problem.
