@@ -22,6 +22,7 @@ with QuietStart():
         plot,
         problems,
         profile,
+        report_page,
         run,
         show,
         solve,
@@ -46,6 +47,7 @@ def commands() -> None:
       schedopt compare best.json                    against every classic schedule
       schedopt show best.json                       draw it
       schedopt plot best.json -o best.svg           draw it into a file
+      schedopt report best.json -o best.html        a page to look into it
       schedopt check best.json                      test it against every rule
       schedopt export best.json --to torch-compute-only -o best.csv
       schedopt profile MODULE:FACTORY -o p.json     measure a model, as a problem
@@ -54,7 +56,10 @@ def commands() -> None:
     """
 
 
-for module in (solve, compare, check, show, plot, export, import_, problems, profile, run, bench):
+for module in (
+    *(solve, compare, check, show, plot, report_page, export, import_),
+    *(problems, profile, run, bench),
+):
     commands.add_command(module.command)
 
 

@@ -1,4 +1,4 @@
-"""What pictures and reports say of a schedule: what it is for, what it achieves, where it is from."""
+"""What pictures and reports say of a schedule: what it achieves, and where it is from."""
 
 from __future__ import annotations
 

@@ -11,7 +11,10 @@ from schedopt.formats.headings import title
 from schedopt.formats.html.data import page_data
 from schedopt.schedule import Schedule
 
-SCRIPTS = ("page", "decode", "axis", "chart", "details", "input", "tables", "main")
+SCRIPTS = (
+    *("page", "decode", "ops", "axis", "strip", "chart", "memory", "overlay"),
+    *("details", "input", "tables", "history", "main"),
+)
 """Parts of the script, in order."""
 
 

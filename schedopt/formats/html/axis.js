@@ -1,19 +1,21 @@
-// The one time axis of all charts: what part of it is shown, and its ticks.
+// The one time axis of all charts: what part of it is shown, and round numbers on axes.
 
 class Axis {
   constructor(end) {
     this.end = end;
     this.from = 0;
     this.to = end;
-    this.listeners = [];
+    this.listener = () => {};
     this.waiting = false;
   }
+
+  get whole() { return this.from === 0 && this.to === this.end; }
 
   /** Show a part; it is kept within the step, and large enough to see something. */
   show(from, to) {
     const length = Math.min(Math.max(to - from, this.end / 1e5), this.end);
     this.from = Math.min(Math.max(from, 0), this.end - length);
-    this.to = this.from + length;
+    this.to = length === this.end ? this.end : this.from + length;
     this.changed();
   }
 
@@ -36,17 +38,19 @@ class Axis {
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
-      for (const listener of this.listeners) listener();
+      this.listener();
     });
   }
 
   /** Round times, at least `apart` pixels from each other. */
-  ticks(width, apart = 110) {
-    const least = ((this.to - this.from) * apart) / width;
-    const power = 10 ** Math.floor(Math.log10(least));
-    const step = [1, 2, 5, 10].map((factor) => factor * power).find((s) => s >= least);
-    const times = [];
-    for (let i = Math.ceil(this.from / step); i * step <= this.to; i++) times.push(i * step);
-    return times;
-  }
+  ticks(width, apart = 110) { return roundValues(this.from, this.to, width / apart); }
+}
+
+/** Multiples of 1, 2 or 5 times a power of ten, at most so many in a span (and one more). */
+function roundValues(from, to, count) {
+  const least = (to - from) / Math.max(count, 1), power = 10 ** Math.floor(Math.log10(least));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= least * 0.999999);
+  const values = [];
+  for (let i = Math.ceil(from / step); i * step <= to; i++) values.push(i * step);
+  return values;
 }

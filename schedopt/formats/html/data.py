@@ -14,12 +14,12 @@ source          position, over all devices, of the op that it waits for; -1 for 
 slack           {position in the device: time by which it starts later than that}
 ==============  ==================================================================
 
-Memory is [time, amount] as two arrays of differences, each from the value before, the first from 0.
+What an op needs is the same for every microbatch: ``edges`` are [form, form, lag]. Memory is [time, amount] as two arrays of differences, each from the value before, the first from 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -29,14 +29,9 @@ from schedopt.check import check
 from schedopt.errors import Fault, InputError
 from schedopt.exact import steps, text
 from schedopt.formats.headings import achieved, said, title
-from schedopt.formats.palette import (
-    CAPACITY_COLOUR,
-    CAUSE_COLOURS,
-    MEMORY_COLOUR,
-    OVER_CAPACITY_COLOUR,
-    shade,
-)
+from schedopt.formats.palette import CAUSE_COLOURS, MEMORY_COLOUR, OVER_CAPACITY_COLOUR, shade
 from schedopt.formats.tables import MODEL_NOTES, headline, objective_facts, percent
+from schedopt.graph import FIFO, build_graph
 from schedopt.idle import CAUSES, REASONS, binding, causes
 from schedopt.memory import MemoryCurve, memory_curves
 from schedopt.op import KINDS
@@ -57,9 +52,8 @@ def page_data(schedules: Sequence[Schedule]) -> dict[str, Any]:
         valid = "must be that of all schedules, which share one time axis"
         faults = [Fault("time_unit", unit, valid) for unit in units]
         raise InputError("report", faults or [Fault("schedules", "none", "give at least one")])
-    kinds = {
-        t.op.kind for s in schedules for timed_ops in s.timeline.values() for t in timed_ops
-    }
+    found = [(schedule, summary(schedule)) for schedule in schedules]
+    kinds = {t.op.kind for s in schedules for timed_ops in s.timeline.values() for t in timed_ops}
     return {
         "unit": units[0],
         "kinds": [
@@ -72,24 +66,21 @@ def page_data(schedules: Sequence[Schedule]) -> dict[str, Any]:
             {"name": name, "meaning": meaning, "colour": CAUSE_COLOURS[name]}
             for name, meaning in CAUSES.items()
         ],
-        "colours": {
-            "memory": MEMORY_COLOUR,
-            "over": OVER_CAPACITY_COLOUR,
-            "capacity": CAPACITY_COLOUR,
-        },
+        "colours": {"memory": MEMORY_COLOUR, "over": OVER_CAPACITY_COLOUR},
         "notes": list(MODEL_NOTES),
-        "comparison": _comparison([(schedule, summary(schedule)) for schedule in schedules]),
-        "schedules": [_schedule(schedule) for schedule in schedules],
+        "comparison": _comparison(found),
+        "schedules": [_schedule(*pair) for pair in found],
     }
 
 
-def _schedule(schedule: Schedule) -> dict[str, Any]:
-    problem, facts = schedule.problem, summary(schedule)
+def _schedule(schedule: Schedule, facts: Summary) -> dict[str, Any]:
+    problem = schedule.problem
     violations = check(schedule)
     pairs = [*said(schedule), *objective_facts(facts)]
     return {
         "title": title(schedule),
         "achieved": achieved(schedule),
+        "figures": _figures(schedule, facts),
         "headline": headline(facts),
         "facts": [[name, value] for name, value in pairs if value],
         "violations": len(violations),
@@ -98,12 +89,35 @@ def _schedule(schedule: Schedule) -> dict[str, Any]:
         "memory_step": _ratio(problem.memory_resolution),
         "memory_unit": problem.memory_unit,
         "makespan": steps(schedule.makespan, schedule.resolution),
-        "chunks": max(map(len, problem.stages_on)),
         **_ops(schedule, valid=not violations),
         "idle": [] if violations else _idle(schedule),
         "history": _history(schedule),
         "problem": _problem(problem),
     }
+
+
+def _figures(schedule: Schedule, facts: Summary) -> list[list[str]]:
+    """The figures that matter most: name, value, and what to know about it."""
+    objective, bound, info = schedule.objective, schedule.stated_bound, schedule.info
+    name, unit = facts.objective, facts.time_unit
+    figures = [[name, f"{text(objective, 3)} {unit}", "the objective"]]
+    if "status" in info:
+        figures.append(["status", str(info["status"]), "as its file says"])
+    if bound is not None:
+        source = info.get("bound_source")
+        figures.append(["bound", f"{text(bound, 3)} {unit}", f"from {source}" if source else ""])
+        gap = (objective - bound) / objective if objective else Fraction(0)
+        figures.append(["gap", percent(gap), "(objective - bound) / objective"])
+    bubble = facts.period_bubble if name == "period" else facts.makespan_bubble
+    figures.append(["bubble", percent(bubble), f"idle share of the {name}"])
+    shares = [(d.peak / d.capacity, -d.device) for d in facts.devices if d.capacity]
+    if shares:
+        share, device = max(shares)
+        figures.append(["peak memory", percent(share), f"of the capacity, on device {-device}"])
+    else:
+        peak = f"{text(facts.peak, 3)} {facts.memory_unit}"
+        figures.append(["peak memory", peak, "no capacity is given"])
+    return figures
 
 
 def _ratio(step: Fraction) -> list[int]:
@@ -144,7 +158,23 @@ def _ops(schedule: Schedule, *, valid: bool) -> dict[str, Any]:
                 "memory": _memory(schedule, curves[device]),
             }
         )
-    return {"forms": [_form(problem, *form) for form in forms], "devices": devices}
+    return {
+        "forms": [_form(problem, *form) for form in forms],
+        "edges": _edges(schedule, number),
+        "devices": devices,
+    }
+
+
+def _edges(schedule: Schedule, number: Mapping[tuple[str, int], int]) -> list[list[int]]:
+    """What the ops of a microbatch give to each other, as forms, and the lag between them."""
+    graph = build_graph(schedule.problem)
+    scale = graph.graph["resolution"] / schedule.resolution
+    lags = {
+        (number[source[:2]], number[target[:2]]): int(arc["lag"] * scale)
+        for source, target, arc in graph.edges(data=True)
+        if arc["reason"] != FIFO and source[:2] in number and target[:2] in number
+    }
+    return [[*forms, lag] for forms, lag in sorted(lags.items())]
 
 
 def _form(problem: Problem, kind: str, stage: int) -> dict[str, Any]:
@@ -157,6 +187,7 @@ def _form(problem: Problem, kind: str, stage: int) -> dict[str, Any]:
         "stage": stage,
         "colours": [look.background for look in looks],
         "text": [look.text for look in looks],
+        "darker": chunk > 0,
     }
 
 
@@ -213,8 +244,17 @@ def _comparison(found: Sequence[tuple[Schedule, Summary]]) -> dict[str, Any]:
     best = min(schedule.objective for schedule, _ in found)
     unit = found[0][0].problem.time_unit
     headings = [
-        "schedule", "placement", "objective", unit, "to the best", "bound", "gap", "bubble",
-        "peak memory", "fits", "transfers",
+        "schedule",
+        "placement",
+        "objective",
+        f"value ({unit})",
+        "to the best",
+        "bound",
+        "gap",
+        "bubble",
+        "peak memory",
+        "fits",
+        "transfers",
     ]
     return {"headings": headings, "rows": [_comparison_row(*pair, best) for pair in found]}
 
@@ -246,6 +286,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
         for a, b in pairwise(range(problem.stage_count))
         for pair in ((a, b), (b, a))
     }
+    lengths = set(problem.factors)
     facts = [
         ["name", problem.name],
         ["source", problem.source],
@@ -255,7 +296,10 @@ def _problem(problem: Problem) -> dict[str, Any]:
         ["objective", problem.objective],
         ["lags between neighbours", _range(lags, problem.time_unit)],
         ["further edges", str(len(problem.edges)) if problem.edges else ""],
-        ["lengths of microbatches", _range(set(problem.factors), "")],
+        [
+            "lengths of microbatches",
+            _range(set(problem.factors), "") if len(set(problem.factors)) > 1 else "",
+        ],
     ]
     kinds = [k for k in KINDS if any(k in stage.durations for stage in problem.stage_data)]
     return {
@@ -279,7 +323,9 @@ def _problem(problem: Problem) -> dict[str, Any]:
         },
         "devices": {
             "headings": [
-                "device", "stages", f"static memory ({problem.memory_unit})",
+                "device",
+                "stages",
+                f"static memory ({problem.memory_unit})",
                 f"capacity ({problem.memory_unit})",
             ],
             "rows": [

@@ -9,7 +9,7 @@ function element(tag, className, ...children) {
 }
 
 function append(parent, children) {
-  for (const child of children.flat()) {
+  for (const child of children.flat(Infinity)) {
     if (child !== null && child !== undefined && child !== "") parent.append(child);
   }
   return parent;
@@ -35,13 +35,12 @@ function swatch(colour) {
   return made;
 }
 
-/** A table of text; `words` for columns that are not numbers. */
-function table(headings, rows, { words = false, best = () => false } = {}) {
-  const head = element("tr", "", headings.map((heading) => element("th", "", heading)));
-  const body = rows.map((cells) =>
-    element("tr", best(cells) ? "best" : "", cells.map((cell) => element("td", "", cell))));
-  const made = element("table", words ? "words" : "", element("thead", "", head), element("tbody", "", body));
-  return element("div", "scroll", made);
+/** A table of text. `left`: columns that are words; `best`: which rows stand out. */
+function table(headings, rows, { left = [0], best = () => false } = {}) {
+  const line = (tag, cells) => cells.map((words, i) => element(tag, left.includes(i) ? "left" : "", words));
+  const body = rows.map((cells) => element("tr", best(cells) ? "best" : "", line("td", cells)));
+  return element("div", "scroll",
+    element("table", "", element("thead", "", element("tr", "", line("th", headings))), element("tbody", "", body)));
 }
 
 /** Names and values. */
@@ -59,6 +58,14 @@ function number(value) {
   return String(Math.round(value * 1000) / 1000);
 }
 
+/** A value to so many digits as a step of about that size needs. */
+function roundTo(value, step) {
+  const power = 10 ** Math.floor(Math.log10(step));
+  return power >= 1 ? Math.round(value / power) * power : Math.round(value * Math.round(1 / power)) / Math.round(1 / power);
+}
+
+/** A share as text; only what is exactly nothing is "0 %". */
 function percent(share) {
-  return `${(100 * share).toFixed(1)} %`;
+  if (share === 0) return "0 %";
+  return share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`;
 }
