@@ -113,7 +113,9 @@ def draw(
     figure = Figure(figsize=(frame.width, frame.height), dpi=dpi, facecolor="white")
     left = frame.LEFT / frame.width
     figure.text(left, 1 - 0.32 / frame.height, title(schedule), weight="bold", size=12)
-    figure.text(left, 1 - 0.56 / frame.height, achieved(schedule), size=9, color=_QUIET)
+    part = view.part_of(schedule)
+    shown = f"; shown {part}, idle and peak of that" if part else ""
+    figure.text(left, 1 - 0.56 / frame.height, achieved(schedule) + shown, size=9, color=_QUIET)
     ops = figure.add_axes(frame.upper)
     memory = figure.add_axes(frame.lower, sharex=ops)
     _style(ops, schedule, view, frame.row)
@@ -236,5 +238,6 @@ def _legend(
     capacities = {device: problem.capacity[device] for device in view.devices}
     if any(capacity is not None for capacity in capacities.values()):
         yield Line2D([], [], color=CAPACITY_COLOUR, linewidth=0.8, dashes=DASHES, label="capacity")
-    if any(c is not None and curves[device].peak > c for device, c in capacities.items()):
+    peaks = {device: curves[device].peak_in(view.start, view.end) for device in view.devices}
+    if any(c is not None and peaks[device] > c for device, c in capacities.items()):
         yield Patch(color=OVER_CAPACITY_COLOUR, label="over the capacity")

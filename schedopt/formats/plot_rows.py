@@ -222,7 +222,7 @@ def draw_transfers(axes: Axes, lines: Sequence[Line]) -> None:
 
 
 def draw_memory(axes: Axes, schedule: Schedule, view: View, curves: Sequence[MemoryCurve]) -> None:
-    """Memory of each device under its capacity, on one scale, and its peak on the right."""
+    """Memory of each device under its capacity, on one scale, and on the right its peak there."""
     problem = schedule.problem
     limits = [problem.capacity[device] for device in view.devices]
     shown = [curves[device] for device in view.devices]
@@ -239,7 +239,8 @@ def draw_memory(axes: Axes, schedule: Schedule, view: View, curves: Sequence[Mem
         axes.fill_between(
             times, floor, floor - inside * scale, color=MEMORY_COLOUR, alpha=0.55, **style
         )
-        over = limit is not None and curve.peak > limit
+        peak = curve.peak_in(view.start, view.end)
+        over = limit is not None and peak > limit
         if over:
             axes.fill_between(
                 times,
@@ -254,7 +255,7 @@ def draw_memory(axes: Axes, schedule: Schedule, view: View, curves: Sequence[Mem
             height = floor - float(limit) * scale
             width = 0.7 if len(shown) <= 16 else 0.4
             axes.plot(ends, [height] * 2, color=CAPACITY_COLOUR, linewidth=width, dashes=DASHES)
-        share = text(curve.peak, 1) if not limit else f"{float(100 * curve.peak / limit):.1f} %"
+        share = text(peak, 1) if not limit else f"{float(100 * peak / limit):.1f} %"
         _at_right(axes, row, share, colour=OVER_CAPACITY_COLOUR if over else "#333333")
 
 

@@ -99,6 +99,8 @@ def gantt(
         entries.append(Text(f"{look}: later stage of the device"))
     entries += [Text("number: microbatch"), Text(f"time in {scale.unit}")]
     entries.append(Text(f"one column = {text(scale.per_column, 3)}"))
+    if part := view.part_of(schedule):
+        entries.append(Text(f"idle: of {part}"))
     _append_legend(result, entries, scale)
     return result
 
@@ -111,7 +113,7 @@ def memory_chart(
     ascii_only: bool = False,
     view: View | None = None,
 ) -> Text:
-    """Memory of each device over time, on the axis of `gantt`, and its peak in the whole step.
+    """Memory of each device over time, on the axis of `gantt`, and its peak in what is shown.
 
     The height of a column is the largest amount in its slice of time, as a share of the device's
     capacity, or of the largest peak where a device has none. What is over the capacity is marked.
@@ -138,8 +140,9 @@ def memory_chart(
         for over, run in itertools.groupby(amounts, key=lambda amount: amount > full):
             line = "".join(too_much if over else _level(a, full, glyphs) for a in run)
             result.append(line, OVER_CAPACITY_COLOUR if over else MEMORY_COLOUR)
-        peak = text(curve.peak, 1) if capacity is None else _percent_of(curve.peak, capacity)
-        over = capacity is not None and curve.peak > capacity
+        top = curve.peak_in(view.start, view.end)
+        peak = text(top, 1) if capacity is None else _percent_of(top, capacity)
+        over = capacity is not None and top > capacity
         result.append(f"{peak:>{_RIGHT}}\n", OVER_CAPACITY_COLOUR if over else "")
     entries = [Text("height: memory in use")]
     if any(capacity is None for capacity in problem.capacity):
@@ -147,6 +150,8 @@ def memory_chart(
     if any(capacity is not None for capacity in problem.capacity):
         entries.append(Text("peak in % of the capacity"))
         entries.append(Text.assemble((too_much, OVER_CAPACITY_COLOUR), " over the capacity"))
+    if part := view.part_of(schedule):
+        entries.append(Text(f"peak: of {part}"))
     _append_legend(result, entries, scale)
     return result
 

@@ -18,6 +18,12 @@ class View(NamedTuple):
     end: Fraction
     devices: tuple[int, ...]
 
+    def part_of(self, schedule: Schedule) -> str:
+        """In words what of its time is shown: nothing if that is all of it."""
+        if self.start == 0 and self.end >= schedule.makespan:
+            return ""
+        return f"{text(self.start)} to {text(self.end)} {schedule.problem.time_unit}"
+
     @classmethod
     def of(
         cls,

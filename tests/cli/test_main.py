@@ -31,8 +31,8 @@ def test_the_version_names_the_solver_too(run: Run) -> None:
 
 
 def test_every_command_has_help_with_examples(run: Run) -> None:
-    names = ["bench", "check", "compare", "export", "import", "problems", "profile", "run", "show"]
-    names += ["solve"]
+    names = ["bench", "check", "compare", "export", "import", "plot", "problems", "profile"]
+    names += ["report", "run", "show", "solve"]
     assert sorted(commands.commands) == names
     for name in commands.commands:
         result = run(name, "--help")

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from schedopt import Problem, Schedule, classic
+from schedopt.bundled import load_bundled
 from schedopt.formats import plot_rows
 from schedopt.formats.palette import OVER_CAPACITY_COLOUR, shade
 from schedopt.formats.plot import SUFFIXES, draw, plot
@@ -100,6 +101,7 @@ def test_a_view_shows_its_time_and_devices_only() -> None:
     assert figure.axes[0].get_xlim() == (2, 4.5)
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["1"]
     assert "0.0 %" in words(figure)
+    assert any("shown 2 to 4.5 units, idle and peak of that" in text for text in words(figure))
 
 
 def test_memory_above_the_capacity_is_marked() -> None:
@@ -113,6 +115,14 @@ def test_memory_above_the_capacity_is_marked() -> None:
     assert marked(1)
     assert not marked(2)
     assert "200.0 %" in words(draw(two_by_two(capacity=1)))
+
+
+def test_the_peak_of_a_view_is_that_of_its_time() -> None:
+    schedule = two_by_two(capacity=1)
+    view = View.of(schedule, start=Fraction(6), end=Fraction(7))
+    found = words(draw(schedule, view=view))
+    assert found.count("100.0 %") == 2
+    assert "over the capacity" not in found
 
 
 def test_with_many_ops_a_pixel_is_the_mean_of_what_happens_in_it(
@@ -166,3 +176,16 @@ def test_a_broken_schedule_can_be_drawn() -> None:
     ops = schedule.by_device[0]
     timeline = {Resource("compute", 0): (ops[0], TimedOp(ops[1].op, 0, 3))}
     assert len(boxes(draw(Schedule(schedule.problem, timeline, schedule.resolution)))) == 2
+
+
+@pytest.mark.slow
+def test_a_plot_of_24576_ops_has_few_marks_and_less_than_two_megabytes(tmp_path: Path) -> None:
+    schedule = classic.zb_h1(load_bundled("zb-28.3b-p32-m256"))
+    figure = draw(schedule)
+    (image,) = figure.axes[0].images
+    assert np.asarray(image.get_array()).shape[0] % 32 == 0
+    assert not [c for c in figure.axes[0].collections if isinstance(c, PolyCollection)]
+    assert lines(figure) == []  # 15872 transfers are too many
+    for suffix in SUFFIXES:
+        plot(schedule, tmp_path / f"a{suffix}")
+        assert (tmp_path / f"a{suffix}").stat().st_size < 2_000_000

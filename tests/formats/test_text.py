@@ -208,9 +208,14 @@ def test_a_view_can_begin_between_two_steps() -> None:
     assert lines[2].endswith("46.2 %")  # idle from 2 to 3, of 13/6
 
 
-def test_memory_in_a_view_is_that_of_its_time() -> None:
+def test_memory_idle_time_and_peak_of_a_view_are_those_of_its_time() -> None:
     schedule = two_by_two(capacity=2)
     view = View.of(schedule, start=Fraction(5), end=Fraction(7), devices=[0, 1])
-    rows = memory_chart(schedule, width=60, colour=False, view=view).plain.splitlines()[2:4]
-    assert rows[0] == "     0 " + "▄" * 44 + " 100.0 %"
+    drawn = memory_chart(schedule, width=60, colour=False, view=view).plain
+    rows = drawn.splitlines()[2:4]
+    assert rows[0] == "     0 " + "▄" * 44 + "  50.0 %"
     assert rows[1] == "     1 " + "▇" * 22 + "▄" * 22 + " 100.0 %"
+    assert "peak: of 5 to 7 units" in drawn
+    assert "idle: of 5 to 7 units" in gantt(schedule, width=60, view=view).plain
+    for chart in (gantt, memory_chart):
+        assert ": of " not in chart(schedule, width=60).plain

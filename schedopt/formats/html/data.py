@@ -14,23 +14,26 @@ source          position, over all devices, of the op that it waits for; -1 for 
 slack           {position in the device: time by which it starts later than that}
 ==============  ==================================================================
 
-What an op needs is the same for every microbatch: ``edges`` are [form, form, lag]. Memory is [time, amount] as two arrays of differences, each from the value before, the first from 0.
+What an op needs is the same for every microbatch: ``edges`` are [form, form, lag].
+
+Memory is [time, amount] as two arrays of differences, each from the value before, the first from 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from schedopt.analysis import Summary, placement_text, summary
+from schedopt.analysis import Summary, summary
 from schedopt.check import check
 from schedopt.errors import Fault, InputError
-from schedopt.exact import steps, text
+from schedopt.exact import steps
 from schedopt.formats.headings import achieved, said, title
+from schedopt.formats.html.tables import comparison, device_table, figures, problem_tables
 from schedopt.formats.palette import CAUSE_COLOURS, MEMORY_COLOUR, OVER_CAPACITY_COLOUR, shade
-from schedopt.formats.tables import MODEL_NOTES, headline, objective_facts, percent
+from schedopt.formats.tables import MODEL_NOTES, headline, objective_facts
 from schedopt.graph import FIFO, build_graph
 from schedopt.idle import CAUSES, REASONS, binding, causes
 from schedopt.memory import MemoryCurve, memory_curves
@@ -68,7 +71,7 @@ def page_data(schedules: Sequence[Schedule]) -> dict[str, Any]:
         ],
         "colours": {"memory": MEMORY_COLOUR, "over": OVER_CAPACITY_COLOUR},
         "notes": list(MODEL_NOTES),
-        "comparison": _comparison(found),
+        "comparison": comparison(found),
         "schedules": [_schedule(*pair) for pair in found],
     }
 
@@ -80,9 +83,10 @@ def _schedule(schedule: Schedule, facts: Summary) -> dict[str, Any]:
     return {
         "title": title(schedule),
         "achieved": achieved(schedule),
-        "figures": _figures(schedule, facts),
+        "figures": figures(schedule, facts),
         "headline": headline(facts),
         "facts": [[name, value] for name, value in pairs if value],
+        "device_table": device_table(facts),
         "violations": len(violations),
         "violation": str(violations[0]) if violations else "",
         "time_step": _ratio(schedule.resolution),
@@ -92,32 +96,8 @@ def _schedule(schedule: Schedule, facts: Summary) -> dict[str, Any]:
         **_ops(schedule, valid=not violations),
         "idle": [] if violations else _idle(schedule),
         "history": _history(schedule),
-        "problem": _problem(problem),
+        "problem": problem_tables(problem),
     }
-
-
-def _figures(schedule: Schedule, facts: Summary) -> list[list[str]]:
-    """The figures that matter most: name, value, and what to know about it."""
-    objective, bound, info = schedule.objective, schedule.stated_bound, schedule.info
-    name, unit = facts.objective, facts.time_unit
-    figures = [[name, f"{text(objective, 3)} {unit}", "the objective"]]
-    if "status" in info:
-        figures.append(["status", str(info["status"]), "as its file says"])
-    if bound is not None:
-        source = info.get("bound_source")
-        figures.append(["bound", f"{text(bound, 3)} {unit}", f"from {source}" if source else ""])
-        gap = (objective - bound) / objective if objective else Fraction(0)
-        figures.append(["gap", percent(gap), "(objective - bound) / objective"])
-    bubble = facts.period_bubble if name == "period" else facts.makespan_bubble
-    figures.append(["bubble", percent(bubble), f"idle share of the {name}"])
-    shares = [(d.peak / d.capacity, -d.device) for d in facts.devices if d.capacity]
-    if shares:
-        share, device = max(shares)
-        figures.append(["peak memory", percent(share), f"of the capacity, on device {-device}"])
-    else:
-        peak = f"{text(facts.peak, 3)} {facts.memory_unit}"
-        figures.append(["peak memory", peak, "no capacity is given"])
-    return figures
 
 
 def _ratio(step: Fraction) -> list[int]:
@@ -208,7 +188,7 @@ def _differences(values: Sequence[int]) -> list[int]:
     return [after - before for before, after in pairwise([0, *values])]
 
 
-# ---------------------------------------------------------------------- tables
+# ---------------------------------------------------------------------- idle time and search
 
 
 def _idle(schedule: Schedule) -> list[dict[str, Any]]:
@@ -238,114 +218,3 @@ def _history(schedule: Schedule) -> list[dict[str, Any]]:
         }
         for news in entries
     ]
-
-
-def _comparison(found: Sequence[tuple[Schedule, Summary]]) -> dict[str, Any]:
-    best = min(schedule.objective for schedule, _ in found)
-    unit = found[0][0].problem.time_unit
-    headings = [
-        "schedule",
-        "placement",
-        "objective",
-        f"value ({unit})",
-        "to the best",
-        "bound",
-        "gap",
-        "bubble",
-        "peak memory",
-        "fits",
-        "transfers",
-    ]
-    return {"headings": headings, "rows": [_comparison_row(*pair, best) for pair in found]}
-
-
-def _comparison_row(schedule: Schedule, facts: Summary, best: Fraction) -> list[str]:
-    objective, bound = schedule.objective, schedule.stated_bound
-    ratio = objective / best - 1 if best else Fraction(0)
-    gap = (objective - bound) / objective if bound is not None and objective else None
-    bubble = facts.period_bubble if facts.objective == "period" else facts.makespan_bubble
-    return [
-        title(schedule),
-        facts.placement,
-        facts.objective,
-        text(objective, 3),
-        f"+{percent(ratio)}" if ratio else "best",
-        "unknown" if bound is None else text(bound, 3),
-        "unknown" if gap is None else percent(gap),
-        percent(bubble),
-        f"{text(facts.peak, 3)} {facts.memory_unit}",
-        "yes" if facts.fits else "no",
-        str(facts.transfers),
-    ]
-
-
-def _problem(problem: Problem) -> dict[str, Any]:
-    """The data of a problem: facts, and a table of its stages and of its devices."""
-    lags = {
-        problem.lag_between(*pair)
-        for a, b in pairwise(range(problem.stage_count))
-        for pair in ((a, b), (b, a))
-    }
-    lengths = set(problem.factors)
-    facts = [
-        ["name", problem.name],
-        ["source", problem.source],
-        ["devices", str(problem.devices)],
-        ["stages", f"{problem.stage_count}, placement {placement_text(problem)}"],
-        ["microbatches", str(problem.microbatches)],
-        ["objective", problem.objective],
-        ["lags between neighbours", _range(lags, problem.time_unit)],
-        ["further edges", str(len(problem.edges)) if problem.edges else ""],
-        [
-            "lengths of microbatches",
-            _range(set(problem.factors), "") if len(set(problem.factors)) > 1 else "",
-        ],
-    ]
-    kinds = [k for k in KINDS if any(k in stage.durations for stage in problem.stage_data)]
-    return {
-        "facts": [pair for pair in facts if pair[1]],
-        "stages": {
-            "headings": [
-                "stage",
-                "device",
-                *(f"{kind} ({problem.time_unit})" for kind in kinds),
-                *(f"memory by {kind} ({problem.memory_unit})" for kind in kinds),
-            ],
-            "rows": [
-                [
-                    str(stage),
-                    str(data.device),
-                    *_cells(data.durations.get(kind) for kind in kinds),
-                    *_cells(data.memory.get(kind) for kind in kinds),
-                ]
-                for stage, data in enumerate(problem.stage_data)
-            ],
-        },
-        "devices": {
-            "headings": [
-                "device",
-                "stages",
-                f"static memory ({problem.memory_unit})",
-                f"capacity ({problem.memory_unit})",
-            ],
-            "rows": [
-                [
-                    str(device),
-                    ", ".join(map(str, problem.stages_on[device])) or "none",
-                    text(problem.static[device], 3),
-                    "unlimited" if capacity is None else text(capacity, 3),
-                ]
-                for device, capacity in enumerate(problem.capacity)
-            ],
-        },
-    }
-
-
-def _cells(values: Iterable[Fraction | None]) -> list[str]:
-    return ["" if value is None else text(value, 3) for value in values]
-
-
-def _range(values: set[Fraction], unit: str) -> str:
-    """One value, or the least and the largest; nothing if there is none."""
-    shown = [text(value, 3) for value in sorted(values)]
-    return f"{' to '.join(dict.fromkeys(shown[:1] + shown[-1:]))} {unit}".strip() if shown else ""

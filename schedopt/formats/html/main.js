@@ -94,7 +94,6 @@ function toolbar() {
         button("−", "zoom out (-)", () => axis.zoom(1 / 0.6)), button("+", "zoom in (+)", () => axis.zoom(0.6)),
         button("←", "earlier (left arrow)", () => axis.move(-0.2)), button("→", "later (right arrow)", () => axis.move(0.2)),
         button("All", "show all (0, or a double click)", () => axis.all())),
-      button("Critical path", "choose the op that ends last, and what holds it", () => page.choose(lastOp(schedules[0]), schedules[0])),
       spanWords,
       element("span", "hint quiet", "wheel: zoom · drag: move · shift and drag: zoom to a span · click: choose an op")),
     element("div", "legend", kinds,
@@ -109,11 +108,12 @@ function chartCard(chart) {
   const { schedule } = chart;
   return element("section", "card chart",
     element("div", "chart-head", element("h3", "", several ? schedule.title : "Ops and memory"),
-      element("span", "quiet", several ? `${schedule.achieved}; time in ${data.unit}` : `time in ${data.unit}`)),
+      element("span", "quiet", several ? `${schedule.achieved}; time in ${data.unit}` : `time in ${data.unit}`),
+      button("Critical path", "choose the op that ends last, and what holds it", () => page.choose(lastOp(schedule), schedule))),
     several ? element("div", "quiet small", schedule.headline) : null,
     schedule.violations ? element("p", "warning", `Breaks rules of its problem, ${schedule.violations} times; first: ${schedule.violation}`) : null,
     chart.host,
-    folded("All figures", factList(schedule.facts)));
+    folded("All figures", factList(schedule.facts), dataTable(schedule.device_table)));
 }
 
 function problems() {

@@ -47,11 +47,13 @@ function explained(sign, name, meaning) {
   return element("span", "", sign, name, element("span", "quiet", `  ${meaning}`));
 }
 
+function dataTable({ headings, rows }) { return table(headings, rows, { left: [] }); }
+
 function problemCard(names, { facts, stages, devices }) {
   return element("div", "card",
     names.length ? element("h3", "", `of ${names.join(", ")}`) : null,
     factList(facts),
     element("div", "grid",
-      element("div", "", table(devices.headings, devices.rows, { left: [] })),
-      element("div", "", table(stages.headings, stages.rows, { left: [] }))));
+      element("div", "", dataTable(devices)),
+      element("div", "", dataTable(stages))));
 }
