@@ -41,24 +41,13 @@ from typing import Any, NamedTuple
 
 import networkx as nx
 
-from schedopt.binding import REASONS, Binding, Link, binding, critical_path
 from schedopt.exact import to_json
 from schedopt.graph import FIFO, attribute, build_graph
 from schedopt.op import Op, Resource
 from schedopt.schedule import Schedule
 from schedopt.timing import Orders, earliest_starts
 
-__all__ = [
-    "CAUSES",
-    "REASONS",
-    "Binding",
-    "DeviceIdle",
-    "Link",
-    "binding",
-    "causes",
-    "causes_of_orders",
-    "critical_path",
-]
+__all__ = ["CAUSES", "DeviceIdle", "causes", "causes_of_orders"]
 
 CAUSES = {
     "fill": "waiting for the first microbatches to come, and to come back",

@@ -1,4 +1,6 @@
-"""Variants of a problem: backward fused, stages cut into pieces; and the way back for orders."""
+"""Variants of a problem: backward fused or split, stages cut into pieces, more or less of
+something; and the way back for orders.
+"""
 
 from __future__ import annotations
 
@@ -90,6 +92,84 @@ def recut(problem: Problem, placement: str, chunks: int) -> Problem:
     )
 
 
+def split(problem: Problem) -> Problem:
+    """The problem with every BW split into B and W, each of half its duration.
+
+    That is an assumption: what B and W of a stage take has to be measured. W releases what F has
+    acquired; the transient memory of BW is that of both. A problem without fused stages is
+    returned as it is.
+    """
+    if all(data.backward == "B" for data in problem.stage_data):
+        return problem
+    stages = [_split_stage(data) for data in problem.stage_data]
+    return problem.replace(
+        stages=problem.stage_count,
+        durations=_columns(stages, "durations"),
+        memory={
+            **_columns(stages, "memory", ("F", "B")),
+            "transient": _columns(stages, "transient"),
+            "static": problem.memory.static,
+            "capacity": problem.memory.capacity,
+        },
+    )
+
+
+def activation(problem: Problem, device: int) -> Fraction:
+    """What one microbatch holds on a device: the memory that F of all its stages acquires."""
+    stages = (problem.stage_data[stage] for stage in problem.stages_on[device])
+    amount = sum((data.memory["F"] for data in stages), Fraction(0))
+    return amount * max(problem.factors)
+
+
+def with_activations_added(problem: Problem, devices: Iterable[int], count: int = 1) -> Problem:
+    """The problem with room for `count` more activations (`activation`) on some devices."""
+    chosen = set(devices)
+    return problem.with_capacity(
+        [
+            None
+            if capacity is None
+            else plain(capacity + (count * activation(problem, device) if device in chosen else 0))
+            for device, capacity in enumerate(problem.capacity)
+        ]
+    )
+
+
+def with_lags_times(problem: Problem, factor: Fraction) -> Problem:
+    """The problem with every lag multiplied."""
+
+    def scaled(lag: Any) -> Any:
+        if isinstance(lag, LagByDirection):
+            return {"forward": scaled(lag.forward), "backward": scaled(lag.backward)}
+        if isinstance(lag, tuple):
+            return [scaled(part) for part in lag]
+        return None if lag is None else plain(exact(lag) * factor)
+
+    edges = [
+        {"from": edge.from_stage, "to": edge.to_stage, "lag": scaled(edge.lag)}
+        for edge in problem.edges
+    ]
+    return problem.replace(lag=scaled(problem.lag), edges=edges)
+
+
+def with_stage_times(problem: Problem, stage: int, factor: Fraction) -> Problem:
+    """The problem with the durations of one stage multiplied."""
+    stages = [
+        data._replace(durations={kind: time * factor for kind, time in data.durations.items()})
+        if index == stage
+        else data
+        for index, data in enumerate(problem.stage_data)
+    ]
+    return problem.replace(stages=problem.stage_count, durations=_columns(stages, "durations"))
+
+
+def with_microbatches(problem: Problem, count: int) -> Problem:
+    """The problem with another number of microbatches; further ones have the length factor 1."""
+    factors = problem.microbatch_factors
+    if factors is not None:
+        factors = (*factors, *[1] * (count - len(factors)))[:count]
+    return problem.replace(microbatches=count, microbatch_factors=factors)
+
+
 def refine_orders(schedule: Schedule, graph: nx.DiGraph[Op]) -> dict[Resource, tuple[Op, ...]]:
     """Orders of a schedule with each BW that `graph` does not have written as B, W.
 
@@ -122,6 +202,19 @@ def _fused_stage(data: StageData) -> StageData:
         {"F": durations["F"], "BW": durations["B"] + durations["W"]},
         {"F": memory["F"], "BW": -memory["F"]},
         {"F": transient["F"], "BW": most},
+    )
+
+
+def _split_stage(data: StageData) -> StageData:
+    if data.backward == "B":
+        return data
+    half, acquired = data.durations["BW"] / 2, data.memory["F"]
+    transient = data.transient
+    return StageData(
+        data.device,
+        {"F": data.durations["F"], "B": half, "W": half},
+        {"F": acquired, "B": Fraction(0), "W": -acquired},
+        {"F": transient["F"], "B": transient["BW"], "W": transient["BW"]},
     )
 
 

@@ -15,9 +15,11 @@ LAYERS = (
     {"errors", "exact", "fields", "op", "placement", "problem", "reading", "starting", "units"}
     | {"validation"},
     {"cache", "check", "graph", "memory", "schedule", "schema", "timing", "variants"}
-    | {"binding", "bundled", "idle", "layer_costs", "layout", "partition"},
+    | {"binding", "bundled", "idle", "layer_costs", "layout", "measured"}
+    | {"front", "grid", "partition"},
     {"classic"},
     {"analysis", "executor", "formats", "solvers"},
+    {"advice", "recommend", "sweep"},
     {"__main__", "cli", "progress"},
 )
 """Modules and packages; each imports only from its own layer and from those before it."""

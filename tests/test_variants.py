@@ -15,9 +15,19 @@ from schedopt.errors import NotApplicableError
 from schedopt.graph import build_graph
 from schedopt.memory import peak_memory
 from schedopt.op import Op
-from schedopt.problem import Problem
+from schedopt.problem import LagByDirection, Problem
 from schedopt.schedule import Schedule
-from schedopt.variants import fused, recut, refine_orders
+from schedopt.variants import (
+    activation,
+    fused,
+    recut,
+    refine_orders,
+    split,
+    with_activations_added,
+    with_lags_times,
+    with_microbatches,
+    with_stage_times,
+)
 from tests.problems import problems
 
 MIXED: dict[str, Any] = {
@@ -219,3 +229,70 @@ def test_refining_keeps_bw_of_a_stage_that_is_fused_in_the_problem() -> None:
     problem = Problem(devices=1, microbatches=1, durations={"F": 1, "BW": 2})
     orders = refine_orders(gpipe(problem), build_graph(problem))
     assert list(orders.values()) == [(Op("F", 0, 0), Op("BW", 0, 0))]
+
+
+# ---------------------------------------------------------------------- split, more and less
+
+
+def test_split_halves_the_backward_and_undoes_nothing_else() -> None:
+    problem = split(Problem(**MIXED, lag=1))
+    first, second = problem.stage_data
+    assert first == Problem(**MIXED).stage_data[0]
+    assert second.durations == {"F": 3, "B": Fraction(7, 2), "W": Fraction(7, 2)}
+    assert second.memory == {"F": 3, "B": 0, "W": -3}
+    assert second.transient == {"F": 1, "B": 5, "W": 5}
+    assert split(problem) is problem
+
+
+@given(problems())
+def test_a_split_problem_has_the_work_of_the_fused_one(problem: Problem) -> None:
+    for before, after in zip(fused(problem).stage_data, split(problem).stage_data, strict=True):
+        assert sum(before.durations.values()) == sum(after.durations.values())
+
+
+def test_an_activation_of_a_device_is_that_of_all_its_stages() -> None:
+    problem = Problem(
+        devices=2,
+        placement="v",
+        microbatches=2,
+        microbatch_factors=[1, 2],
+        durations={"F": 1, "B": 1, "W": 1},
+        memory={"F": [1, 2, 3, 5], "capacity": [20, None]},
+    )
+    assert [activation(problem, device) for device in (0, 1)] == [(1 + 5) * 2, (2 + 3) * 2]
+    assert with_activations_added(problem, [0, 1], 2).capacity == (44, None)
+    assert with_activations_added(problem, []).capacity == (20, None)
+
+
+@pytest.mark.parametrize(
+    ("lag", "halved"),
+    [
+        (3, 1.5),
+        ([2, 4], (1, 2)),
+        ([[0, 2, 4], [2, 0, 6], [4, 6, 0]], ((0, 1, 2), (1, 0, 3), (2, 3, 0))),
+    ],
+)
+def test_lags_of_every_form_are_multiplied(lag: Any, halved: Any) -> None:
+    durations = {"F": 1, "B": 1, "W": 1}
+    edges = [{"from": 0, "to": 2, "lag": 0.2}, {"from": 0, "to": 1}]
+    one = Problem(devices=3, microbatches=1, durations=durations, lag=lag, edges=edges)
+    changed = with_lags_times(one, Fraction(1, 2))
+    assert changed.lag == halved
+    assert [edge.lag for edge in changed.edges] == [0.1, None]
+    both = one.replace(lag={"forward": lag, "backward": 1})
+    assert with_lags_times(both, Fraction(1, 2)).lag == LagByDirection(forward=halved, backward=0.5)
+
+
+def test_one_stage_is_made_faster_and_no_other() -> None:
+    problem = Problem(**MIXED)
+    faster = with_stage_times(problem, 1, Fraction(9, 10))
+    assert faster.stage_data[0] == problem.stage_data[0]
+    assert faster.stage_data[1].durations == {"F": Fraction(27, 10), "BW": Fraction(63, 10)}
+    assert faster.stage_data[1].memory == problem.stage_data[1].memory
+
+
+def test_further_microbatches_have_their_nominal_length() -> None:
+    problem = Problem(**MIXED).replace(microbatch_factors=[2, 3, 4])
+    assert with_microbatches(problem, 4).factors == (2, 3, 4, 1)
+    assert with_microbatches(problem, 2).factors == (2, 3)
+    assert with_microbatches(Problem(**MIXED), 5).microbatches == 5

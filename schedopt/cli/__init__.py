@@ -17,15 +17,18 @@ with QuietStart():
         bench,
         check,
         compare,
+        explain,
         export,
         import_,
         plot,
         problems,
         profile,
+        recommend,
         report_page,
         run,
         show,
         solve,
+        sweep,
     )
     from schedopt.cli.output import accept_any_encoding, forget_stdout, message
     from schedopt.errors import InputError, NotApplicableError
@@ -45,9 +48,11 @@ def commands() -> None:
       schedopt problems                             the bundled problems
       schedopt solve zb-1.5b-p8-m24 -o best.json    solve one, keep the schedule
       schedopt compare best.json                    against every classic schedule
+      schedopt recommend zb-1.5b-p8-m24             which placement and schedule to use
       schedopt show best.json                       draw it
       schedopt plot best.json -o best.svg           draw it into a file
       schedopt report best.json -o best.html        a page to look into it
+      schedopt explain best.json                    where its time goes, what would help
       schedopt check best.json                      test it against every rule
       schedopt export best.json --to torch-compute-only -o best.csv
       schedopt profile MODULE:FACTORY -o p.json     measure a model, as a problem
@@ -57,7 +62,7 @@ def commands() -> None:
 
 
 for module in (
-    *(solve, compare, check, show, plot, report_page, export, import_),
+    *(solve, compare, recommend, sweep, check, show, plot, report_page, explain, export, import_),
     *(problems, profile, run, bench),
 ):
     commands.add_command(module.command)

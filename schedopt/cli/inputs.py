@@ -80,8 +80,15 @@ def bundled_problem(name: str) -> Problem:
     raise click.BadParameter(f"{name!r} {reason}", param_hint="PROBLEM")
 
 
-def check_output(path: str) -> None:
+def check_output(path: str, *, option: str = "'--output' / '-o'") -> None:
     """Find out before a long search that its result could not be written.
+
+    Parameters
+    ----------
+    path
+        Where to write to.
+    option
+        That gave it, as it is named in the error.
 
     Raises
     ------
@@ -98,4 +105,4 @@ def check_output(path: str) -> None:
     elif not os.access(target if target.exists() else folder, os.W_OK):
         reason = "can not be written, permission denied"
     if reason:
-        raise click.BadParameter(f"{path!r} {reason}", param_hint="'--output' / '-o'")
+        raise click.BadParameter(f"{path!r} {reason}", param_hint=option)

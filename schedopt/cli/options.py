@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -15,6 +15,9 @@ from schedopt.exact import Number
 from schedopt.problem import Problem
 
 Command = Callable[..., Any]
+
+TIME_LIMIT_EACH = 10.0
+"""Seconds for each solve of a command that solves many problems."""
 
 
 def number(value: str) -> Number:
@@ -95,12 +98,13 @@ class SolveOptions(NamedTuple):
             raise ProblemError(error.faults, "problem with the options given") from None
 
 
-_SOLVE_OPTIONS = (
-    click.option(
-        "--objective",
-        type=click.Choice(["makespan", "period"]),
-        help="What to minimise, instead of the problem's own objective.",
-    ),
+objective_option = click.option(
+    "--objective",
+    type=click.Choice(["makespan", "period"]),
+    help="What to minimise, instead of the problem's own objective.",
+)
+_PROBLEM_OPTIONS = (
+    objective_option,
     click.option(
         "--capacity",
         type=number,
@@ -113,13 +117,22 @@ _SOLVE_OPTIONS = (
         metavar="N",
         help="Number of microbatches, instead of the problem's own.",
     ),
-    click.option(
-        "--time-limit",
-        type=click.FloatRange(min=0, min_open=True),
-        metavar="S",
-        help="Stop after S seconds with the best schedule found.  [default: 60, or none with "
-        "--deterministic-limit]",
-    ),
+)
+_TIME_LIMIT_OPTION = click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Stop after S seconds with the best schedule found.  [default: 60, or none with "
+    "--deterministic-limit]",
+)
+_TIME_LIMIT_EACH_OPTION = click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help=f"Stop each solve after S seconds.  [default: {TIME_LIMIT_EACH:g}, or none with "
+    "--deterministic-limit]",
+)
+_SEARCH_OPTIONS = (
     click.option(
         "--workers",
         type=click.IntRange(min=1),
@@ -165,13 +178,32 @@ _SOLVE_OPTIONS = (
 
 def solve_options(command: Command) -> Command:
     """Give a command the options of `SolveOptions`, as one argument `options`."""
+    return _gathered(command, (*_PROBLEM_OPTIONS, _TIME_LIMIT_OPTION, *_SEARCH_OPTIONS))
+
+
+def many_solves_options(command: Command) -> Command:
+    """The same for a command that solves many problems, and changes them itself.
+
+    The fields of `SolveOptions` that replace fields of the problem are None, but for the
+    objective if it has `objective_option` too.
+    """
 
     @functools.wraps(command)
-    def gathered(**values: Any) -> Any:
-        options = SolveOptions(**{name: values.pop(name) for name in SolveOptions._fields})
+    def limited(*, options: SolveOptions, **values: Any) -> Any:
+        if options.time_limit is None and options.deterministic_limit is None:
+            options = options._replace(time_limit=TIME_LIMIT_EACH)
         return command(options=options, **values)
 
+    return _gathered(limited, (_TIME_LIMIT_EACH_OPTION, *_SEARCH_OPTIONS))
+
+
+def _gathered(command: Command, options: Sequence[Callable[[Command], Command]]) -> Command:
+    @functools.wraps(command)
+    def gathered(**values: Any) -> Any:
+        found = SolveOptions(**{name: values.pop(name, None) for name in SolveOptions._fields})
+        return command(options=found, **values)
+
     decorated: Command = gathered
-    for option in reversed(_SOLVE_OPTIONS):
+    for option in reversed(options):
         decorated = option(decorated)
     return decorated
