@@ -114,7 +114,7 @@ def draw(
     left = frame.LEFT / frame.width
     figure.text(left, 1 - 0.32 / frame.height, title(schedule), weight="bold", size=12)
     part = view.part_of(schedule)
-    shown = f"; shown {part}, idle and peak of that" if part else ""
+    shown = f"; shown: {part}, with its idle time and peak" if part else ""
     figure.text(left, 1 - 0.56 / frame.height, achieved(schedule) + shown, size=9, color=_QUIET)
     ops = figure.add_axes(frame.upper)
     memory = figure.add_axes(frame.lower, sharex=ops)

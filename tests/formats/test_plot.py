@@ -101,7 +101,8 @@ def test_a_view_shows_its_time_and_devices_only() -> None:
     assert figure.axes[0].get_xlim() == (2, 4.5)
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["1"]
     assert "0.0 %" in words(figure)
-    assert any("shown 2 to 4.5 units, idle and peak of that" in text for text in words(figure))
+    shown = "shown: 2 to 4.5 units, with its idle time and peak"
+    assert any(shown in text for text in words(figure))
 
 
 def test_memory_above_the_capacity_is_marked() -> None:

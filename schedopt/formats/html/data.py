@@ -27,6 +27,7 @@ from itertools import pairwise
 from typing import Any
 
 from schedopt.analysis import Summary, summary
+from schedopt.binding import REASONS, binding
 from schedopt.check import check
 from schedopt.errors import Fault, InputError
 from schedopt.exact import steps
@@ -35,7 +36,7 @@ from schedopt.formats.html.tables import comparison, device_table, figures, prob
 from schedopt.formats.palette import CAUSE_COLOURS, MEMORY_COLOUR, OVER_CAPACITY_COLOUR, shade
 from schedopt.formats.tables import MODEL_NOTES, headline, objective_facts
 from schedopt.graph import FIFO, build_graph
-from schedopt.idle import CAUSES, REASONS, binding, causes
+from schedopt.idle import CAUSES, causes
 from schedopt.memory import MemoryCurve, memory_curves
 from schedopt.op import KINDS
 from schedopt.problem import Problem
