@@ -211,11 +211,21 @@ def _idle(schedule: Schedule) -> list[dict[str, Any]]:
 def _history(schedule: Schedule) -> list[dict[str, Any]]:
     """Improvements of objective and bound, as far as the file of the schedule has them."""
     kept = schedule.info.get("history")
-    entries = [news for news in kept if isinstance(news, dict)] if isinstance(kept, list) else []
-    return [
-        {
-            name: news[name] if isinstance(news.get(name), (int, float, str)) else None
-            for name in ("elapsed", "objective", "bound", "source")
-        }
-        for news in entries
-    ]
+    found = []
+    for news in kept if isinstance(kept, list) else []:
+        if isinstance(news, dict):
+            entry = {name: _number(news.get(name)) for name in ("elapsed", "objective", "bound")}
+            if entry["objective"] is not None or entry["bound"] is not None:
+                source = news.get("source")
+                found.append({**entry, "source": source if isinstance(source, str) else ""})
+    return found
+
+
+def _number(value: Any) -> float | None:
+    """A number of a file, also one written as "20/3"; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(Fraction(value))
+    except (ValueError, OverflowError, ZeroDivisionError):
+        return None

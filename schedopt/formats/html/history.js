@@ -3,27 +3,20 @@
 function historyCard(title, { history }, data) {
   const timed = history.every(({ elapsed }) => elapsed !== null);
   const rows = history.map(({ elapsed, objective, bound, source }, i) => [
-    timed ? number(elapsed) : String(i + 1), cell(objective), cell(bound), source ?? "",
+    timed ? number(elapsed) : String(i + 1), cell(objective), cell(bound), source,
   ]);
   const headings = [timed ? "seconds" : "step", `objective (${data.unit})`, `bound (${data.unit})`, "found by"];
   return element("div", "card", title,
     element("div", "grid", historyPicture(history, timed, data), table(headings, rows, { left: [3] })));
 }
 
-function cell(value) { return value === null ? "" : String(value); }
-
-/** A value of the file as a number; fractions are text such as "1/3". */
-function valueOf(value) {
-  if (value === null || typeof value === "number") return value;
-  const [above, below = 1] = value.split("/").map(Number);
-  return above / below;
-}
+function cell(value) { return value === null ? "" : number(value); }
 
 function historyPicture(history, timed, data) {
   const width = 640, height = 210, left = 74, right = 84, top = 12, bottom = 34;
   const lines = [["objective", "var(--ink)"], ["bound", "var(--accent)"]].map(([name, colour]) => ({
     name, colour,
-    points: history.map((news, i) => [timed ? news.elapsed : i + 1, valueOf(news[name])]).filter(([, value]) => value !== null),
+    points: history.map((news, i) => [timed ? news.elapsed : i + 1, news[name]]).filter(([, value]) => value !== null),
   })).filter(({ points }) => points.length);
   const values = lines.flatMap(({ points }) => points.map(([, value]) => value));
   const least = Math.min(...values), most = Math.max(...values), room = (most - least) * 0.06 || 1;
@@ -38,7 +31,7 @@ function historyPicture(history, timed, data) {
     line([left, y(value)], [width - right, y(value)], "var(--grid)");
     words(number(value), [left - 8, y(value) + 4], "end");
   }
-  for (const time of roundValues(0, last, 6)) words(number(time), [x(time), height - bottom + 16], "middle");
+  for (const time of roundValues(0, last, 6).filter((at) => timed || Number.isInteger(at))) words(number(time), [x(time), height - bottom + 16], "middle");
   words(timed ? "seconds" : "steps of the search", [(left + width - right) / 2, height - 3], "middle");
   line([left, height - bottom], [width - right, height - bottom], "var(--line)");
   lines.forEach(({ name, colour, points }) => {

@@ -87,6 +87,7 @@ function heading() {
 function toolbar() {
   const kinds = data.kinds.map(({ name, colour, meaning }) => explained(swatch(colour), name, meaning));
   const memory = swatch(data.colours.memory);
+  const limited = schedules.some(({ devices }) => devices.some((row) => row.memory.capacity !== null));
   memory.style.opacity = "var(--memory)";
   return element("div", "card toolbar",
     element("div", "controls",
@@ -100,7 +101,7 @@ function toolbar() {
       schedules.some(({ forms }) => forms.some(({ darker }) => darker)) ? element("span", "quiet", "darker: later stage of the device") : null,
       element("span", "quiet", "number: microbatch"),
       element("span", "", memory, "memory"),
-      element("span", "", element("span", "dashes"), "capacity"),
+      limited ? element("span", "", element("span", "dashes"), "capacity") : null,
       element("span", "quiet", "idle, peak: of the span that is shown")));
 }
 

@@ -52,10 +52,11 @@ function folded(summary, ...children) {
   return element("details", "", element("summary", "", summary), ...children);
 }
 
-/** A number as text: at most three decimals, none where it is whole. */
+/** A number as text: at most three decimals, or four digits where it is small. */
 function number(value) {
-  if (Math.abs(value) < 0.0005 && value !== 0) return value.toPrecision(3);
-  return String(Math.round(value * 1000) / 1000);
+  if (value === 0) return "0";
+  const digits = Math.max(3, 3 - Math.floor(Math.log10(Math.abs(value))));
+  return String(Number(value.toFixed(Math.min(digits, 100))));
 }
 
 /** A value to so many digits as a step of about that size needs. */

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,15 +14,15 @@ from typing import TYPE_CHECKING
 import pytest
 from PIL import Image
 
-from schedopt import Schedule, classic
+from schedopt import Problem, Schedule, classic
 from schedopt.binding import binding
 from schedopt.bundled import load_bundled
 from schedopt.formats.html import report
 from schedopt.formats.palette import shade
-from schedopt.op import Op
+from schedopt.op import Op, Resource
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Position
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -194,6 +196,29 @@ def test_the_critical_path_ends_with_the_schedule(
     page = opened(schedule)
     page.get_by_role("button", name="Critical path").click()
     assert "to 1310405 us" in page.locator(".chosen").inner_text()
+
+
+def test_schedules_with_several_stages_on_a_device_faults_or_no_ops_open_too(
+    opened: Callable[..., Page],
+) -> None:
+    v_shape = classic.zb_v(Problem.uniform(devices=4, microbatches=8, placement="v"))
+    history = [{"objective": 40}, {"objective": "77/2", "bound": 38, "source": "order model"}]
+    valid = classic.gpipe(Problem.uniform(devices=2, microbatches=2))
+    wrong = Schedule(valid.problem, {Resource("compute", 0): valid.by_device[0][1:]}, Fraction(1))
+    page = opened(
+        replace(v_shape, info={"history": history}), wrong, replace(valid, timeline={}), valid
+    )
+    assert page.locator(".canvases").count() == 4
+    assert page.locator(".warning").count() == 2
+    assert "38.5" in page.locator("body").inner_text()
+    first_row: Position = {"x": 300, "y": 37}
+    for overlay in page.locator(".overlay").all():
+        overlay.hover(position=first_row)
+        assert page.locator(".tip").is_visible()
+        overlay.click(position=first_row)
+    for critical in page.get_by_role("button", name="Critical path").all():
+        critical.click()
+        page.keyboard.press("Escape")
 
 
 @pytest.mark.slow

@@ -133,9 +133,12 @@ def test_ops_have_the_colours_of_every_other_picture() -> None:
 
 def test_the_history_is_that_of_the_file_as_far_as_it_is_one() -> None:
     news = {"elapsed": 0.5, "objective": 9, "bound": "20/3", "source": "1F1B"}
-    kept = [news, {"objective": [1], "more": 2}, "no news"]
-    nothing = dict.fromkeys(news)
-    assert page_of(replace(two_by_two(), info={"history": kept}))["history"] == [news, nothing]
+    odd = [{"objective": [1], "more": 2}, {"objective": True}, {"bound": "x"}, {"bound": "1/0"}]
+    late = {"objective": 8, "bound": float("nan"), "source": 3}
+    assert page_of(replace(two_by_two(), info={"history": [news, *odd, late, 5]}))["history"] == [
+        {"elapsed": 0.5, "objective": 9, "bound": 20 / 3, "source": "1F1B"},
+        {"elapsed": None, "objective": 8, "bound": None, "source": ""},
+    ]
     assert page_of(replace(two_by_two(), info={"history": 3}))["history"] == []
 
 
