@@ -31,7 +31,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt \
 		hatchling editables
 	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt \
-		--no-build-isolation --editable ".[dev,plot,executor]"
+		--no-build-isolation --editable ".[dev,plot,browser,executor]"
 	@touch $(READY)
 
 demo: $(READY)

@@ -23,7 +23,7 @@ def expected() -> set[str]:
         ("solvers", "schedopt/solvers"),
         ("data", "schedopt/data"),
     ):
-        patterns = ["*.toml", "*.json"] if folder == "data" else ["*.py"]
+        patterns = ["*.toml", "*.json"] if folder == "data" else ["*.py", "*.html", "*.css", "*.js"]
         for pattern in patterns:
             for path in Path(folder).rglob(pattern):
                 files.add((target / path.relative_to(folder)).as_posix())

@@ -24,6 +24,18 @@ class MemoryCurve(NamedTuple):
     peak: Fraction
     peak_time: Fraction
 
+    def peak_in(self, start: Fraction, end: Fraction) -> Fraction:
+        """Largest amount from `start` until before `end`, in the units of the problem."""
+        untils = [*(time for time, _ in self.points[1:]), None]
+        amounts = [
+            amount
+            for (time, amount), until in zip(self.points, untils, strict=True)
+            if time < end and (until is None or until > start)
+        ]
+        if start <= self.peak_time < end:
+            amounts.append(self.peak)  # also if it lasts for no time
+        return max(amounts)
+
 
 class _Event(NamedTuple):
     time: int

@@ -144,6 +144,11 @@ class Schedule:
         """Value of the problem's objective."""
         return self.period if self.problem.objective == "period" else self.makespan
 
+    @property
+    def stated_bound(self) -> Fraction | None:
+        """The bound of the objective that `info` states, None if it states none."""
+        return _figure(self.info.get("bound"))
+
     # ------------------------------------------------------------------ files
 
     def to_dict(self) -> dict[str, Any]:

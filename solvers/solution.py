@@ -105,8 +105,8 @@ class Solution:
     def summary(self) -> dict[str, Any]:
         """The facts that a schedule carries with it in its file.
 
-        Nothing is among them that depends on the machine, such as clock time, so that a
-        reproducible solve writes the same file again.
+        In a reproducible solve, one with a deterministic limit, nothing is among them that
+        depends on the machine, such as clock time: it writes the same file again.
         """
         return {
             "status": self.status,
@@ -122,6 +122,7 @@ class Solution:
             "time_limit": self.time_limit,
             "deterministic_limit": self.deterministic_limit,
             "versions": dict(self.versions),
+            "history": self._history(clock=self.deterministic_limit is None),
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,20 +142,24 @@ class Solution:
                 }
                 for stage in self.stages
             ],
-            "history": [
-                {
-                    "elapsed": round(news.elapsed, 3),
-                    "objective": _number(news.objective),
-                    "bound": _number(news.bound),
-                    "source": news.source,
-                }
-                for news in self.history
-            ],
+            "history": self._history(clock=True),
             "reasons": list(self.reasons),
             "faults": list(self.faults),
             "interrupted": self.interrupted,
             "resolution": self.resolution_note,
         }
+
+    def _history(self, *, clock: bool) -> list[dict[str, Any]]:
+        """Every improvement, with or without the time when it came."""
+        return [
+            {
+                **({"elapsed": round(news.elapsed, 3)} if clock else {}),
+                "objective": _number(news.objective),
+                "bound": _number(news.bound),
+                "source": news.source,
+            }
+            for news in self.history
+        ]
 
 
 def gap(objective: Fraction | None, bound: Fraction | None) -> float | None:

@@ -47,6 +47,14 @@ def test_the_curve_has_a_point_for_each_time_at_which_memory_changes() -> None:
     assert (curve.device, curve.peak, curve.peak_time) == (0, 5 + half, 2)
 
 
+def test_the_peak_of_a_span_counts_what_is_held_in_it() -> None:
+    schedule = schedule_of({0: TOGETHER}, microbatches=2, memory={"F": 2, "B": 1})
+    (curve,) = memory_curves(schedule)
+    # 2 from 0, 4 from 1, 5 from 2 to 4, 3 from 4 to 6
+    for start, end, peak in ((0, 1, 2), (0, 7, 5), (1, 2, 4), (4, 6, 3), (6, 7, 0)):
+        assert curve.peak_in(Fraction(start), Fraction(end)) == peak
+
+
 def test_what_is_released_at_a_time_is_free_for_what_is_acquired_then() -> None:
     schedule = schedule_of({0: ONE_BY_ONE}, microbatches=2)
     assert peak_memory(schedule) == (1,)

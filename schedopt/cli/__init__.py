@@ -20,9 +20,11 @@ with QuietStart():
         explain,
         export,
         import_,
+        plot,
         problems,
         profile,
         recommend,
+        report_page,
         run,
         show,
         solve,
@@ -48,6 +50,8 @@ def commands() -> None:
       schedopt compare best.json                    against every classic schedule
       schedopt recommend zb-1.5b-p8-m24             which placement and schedule to use
       schedopt show best.json                       draw it
+      schedopt plot best.json -o best.svg           draw it into a file
+      schedopt report best.json -o best.html        a page to look into it
       schedopt explain best.json                    where its time goes, what would help
       schedopt check best.json                      test it against every rule
       schedopt export best.json --to torch-compute-only -o best.csv
@@ -58,7 +62,7 @@ def commands() -> None:
 
 
 for module in (
-    *(solve, compare, recommend, sweep, check, show, explain, export, import_),
+    *(solve, compare, recommend, sweep, check, show, plot, report_page, explain, export, import_),
     *(problems, profile, run, bench),
 ):
     commands.add_command(module.command)

@@ -11,9 +11,10 @@ from schedopt.check import check
 from schedopt.cli.inputs import load
 from schedopt.cli.options import SolveOptions, json_option, quiet_option, solve_options
 from schedopt.cli.output import message_console, print_json, show, warn
-from schedopt.cli.report import exit_code, gap_text, objective_text, run_text, said
+from schedopt.cli.report import exit_code, objective_text, run_text
 from schedopt.cli.solve import run
 from schedopt.exact import text
+from schedopt.formats.headings import gap_text, said
 from schedopt.formats.tables import comparison_notes, comparison_table
 from schedopt.progress import steps
 from schedopt.schedule import Schedule

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from schedopt.check import Violation
 from schedopt.problem import Problem
+from schedopt.schedule import Schedule
 
 PIPE_WIDTH = 100
 """Characters per line where the output is no terminal."""
@@ -73,6 +76,15 @@ def warn(problem: Problem, *, quiet: bool) -> None:
     """Print the warnings of a problem on stderr."""
     for warning in () if quiet else problem.warnings:
         message(f"warning: {warning}")
+
+
+def warn_of_violations(schedule: Schedule, violations: Sequence[Violation], *, quiet: bool) -> None:
+    """Say on stderr that what is drawn breaks rules of its problem."""
+    if violations and not quiet:
+        name = f"{schedule.name}: " if schedule.name else ""
+        message(f"warning: {name}breaks rules of its problem, {len(violations)} times; first:")
+        message(f"  {violations[0]}")
+        message("`schedopt check` lists all of them for a schedule file")
 
 
 def accept_any_encoding() -> None:

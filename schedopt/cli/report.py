@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
@@ -12,7 +11,8 @@ from rich.text import Text
 
 from schedopt.analysis import Summary
 from schedopt.exact import text
-from schedopt.formats.tables import device_table, facts, headline, objective_facts, percent
+from schedopt.formats.headings import gap_text, said, versions_text
+from schedopt.formats.tables import device_table, facts, headline, objective_facts
 from schedopt.schedule import Schedule
 from schedopt.solvers.resident import size_text
 from schedopt.solvers.solution import Solution
@@ -80,11 +80,6 @@ def objective_text(solution: Solution) -> str:
     return f"{name} {text(solution.objective)} {unit}, from {solution.objective_source}"
 
 
-def gap_text(gap: float | None) -> str:
-    """A gap as a percentage; only a closed one is "0 %"."""
-    return "unknown" if gap is None else percent(gap)
-
-
 def run_text(solution: Solution) -> str:
     """What a solution ran with, in a line."""
     limits = []
@@ -104,11 +99,6 @@ def run_text(solution: Solution) -> str:
         solution.resolution_note,
     ]
     return ", ".join(part for part in parts if part)
-
-
-def versions_text(versions: Mapping[str, Any]) -> str:
-    """Versions in a line."""
-    return ", ".join(f"{name} {value}" for name, value in versions.items())
 
 
 def stage_table(solution: Solution) -> Table:
@@ -137,20 +127,3 @@ def schedule_report(schedule: Schedule, summary: Summary) -> Iterator[Renderable
     yield ""
     yield facts([*said(schedule), *objective_facts(summary)])
     yield device_table(summary)
-
-
-def said(schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """What the file of a schedule says about how it was found; nothing else vouches for it."""
-    info, unit = schedule.info, schedule.problem.time_unit
-    source = f", from {info['bound_source']}" if "bound_source" in info else ""
-    versions = info.get("versions")
-    parts = [f"{key} {info[key]}" for key in ("seed", "workers") if key in info]
-    if isinstance(versions, dict):
-        parts.append(versions_text(versions))
-    if "status" in info:
-        yield "status", f"{info['status']}, as its file says"
-    if "bound" in info:
-        yield "bound", f"{info['bound']} {unit}{source}"
-    if isinstance(info.get("gap"), (int, float)):
-        yield "gap", gap_text(info["gap"])
-    yield "solved with", ", ".join(parts)

@@ -1,7 +1,8 @@
 """The one place that gives each kind of op its colour and its letter.
 
 The colours are those of Okabe and Ito ("Color Universal Design", 2008), which people with every
-common form of colour blindness can tell apart. A kind has the same colour in every picture.
+common form of colour blindness can tell apart. A kind has the same colour in every picture. Those
+of the causes of idle time differ from each other by as much, seen with any of these.
 """
 
 from __future__ import annotations
@@ -30,6 +31,19 @@ KIND_LETTERS = {"F": "F", "B": "B", "W": "W", "BW": "X"}
 MEMORY_COLOUR = "#0072B2"  # blue
 OVER_CAPACITY_COLOUR = "#D55E00"  # vermillion
 IDLE_COLOUR = "#808080"
+TRANSFER_COLOUR = "#4D4D4D"
+CAPACITY_COLOUR = "#000000"
+
+CAUSE_COLOURS = {
+    "fill": "#2E2A66",  # indigo
+    "drain": "#A59DDA",  # lavender
+    "imbalance": "#E8D486",  # sand
+    "transfer": "#A5243D",  # wine
+    "memory": MEMORY_COLOUR,
+    "order": "#7A7526",  # olive
+    "late": "#DADADA",  # light grey
+}
+"""Colour of each cause of idle time (`schedopt.idle.CAUSES`)."""
 
 _BLACK, _WHITE = (0, 0, 0), (255, 255, 255)
 

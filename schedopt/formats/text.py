@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from schedopt.exact import text
+from schedopt.exact import resolution, steps, text
 from schedopt.formats.palette import (
     IDLE_COLOUR,
     KIND_LETTERS,
@@ -19,6 +19,7 @@ from schedopt.formats.palette import (
     OVER_CAPACITY_COLOUR,
     shade,
 )
+from schedopt.formats.view import View
 from schedopt.memory import MemoryCurve, memory_curves
 from schedopt.op import KINDS
 from schedopt.problem import Problem
@@ -43,9 +44,14 @@ _ASCII = _Glyphs(idle=".", fill="-", axis="-", tick="+", levels=" .:-=+*#")
 
 
 def gantt(
-    schedule: Schedule, *, width: int = 100, colour: bool = True, ascii_only: bool = False
+    schedule: Schedule,
+    *,
+    width: int = 100,
+    colour: bool = True,
+    ascii_only: bool = False,
+    view: View | None = None,
 ) -> Text:
-    """Gantt chart with one row per device, and its share of idle time.
+    """Gantt chart with one row per device, and its share of idle time in the span that is shown.
 
     Each column of characters is a slice of time. It shows the op that fills more than half of it;
     or idle time, if that fills more than half; or else one of the kinds of op in it, such that
@@ -61,14 +67,17 @@ def gantt(
         Ops as coloured boxes with the number of their microbatch; otherwise as letters.
     ascii_only
         Use no character outside ASCII.
+    view
+        What to show of it, all of it when omitted.
     """
-    scale = _Scale.of(schedule, width)
+    view = view or View.of(schedule)
+    scale = _Scale.of(schedule, width, view)
     glyphs = _ASCII if ascii_only else _UNICODE
     problem = schedule.problem
     chunks = max(map(len, problem.stages_on))
     result = Text(no_wrap=True)
     _append_axis(result, scale, glyphs, right="idle")
-    for device in range(problem.devices):
+    for device in view.devices:
         timed_ops = schedule.by_device[device]
         result.append(f"{device:>{_LEFT - 1}} ")
         for cell, run in itertools.groupby(_cells(timed_ops, problem, scale)):
@@ -79,8 +88,8 @@ def gantt(
                 result.append(_box(cell, columns), _style(cell, chunks))
             else:
                 result.append(_letters(cell, columns, glyphs.fill))
-        busy = sum(timed.end - timed.start for timed in timed_ops)
-        result.append(f"{_percent(1 - Fraction(busy, scale.end)):>{_RIGHT}}\n")
+        busy = sum(end - start for start, end in map(scale.span, timed_ops))
+        result.append(f"{_percent(1 - Fraction(busy, scale.total)):>{_RIGHT}}\n")
     kinds = {timed.op.kind for ops in schedule.timeline.values() for timed in ops}
     entries = [_legend_entry(kind, colour=colour) for kind in KINDS if kind in kinds]
     if not colour:
@@ -90,40 +99,50 @@ def gantt(
         entries.append(Text(f"{look}: later stage of the device"))
     entries += [Text("number: microbatch"), Text(f"time in {scale.unit}")]
     entries.append(Text(f"one column = {text(scale.per_column, 3)}"))
+    if part := view.part_of(schedule):
+        entries.append(Text(f"idle: of {part}"))
     _append_legend(result, entries, scale)
     return result
 
 
 def memory_chart(
-    schedule: Schedule, *, width: int = 100, colour: bool = True, ascii_only: bool = False
+    schedule: Schedule,
+    *,
+    width: int = 100,
+    colour: bool = True,
+    ascii_only: bool = False,
+    view: View | None = None,
 ) -> Text:
-    """Memory of each device over time, on the axis of `gantt`, and its peak.
+    """Memory of each device over time, on the axis of `gantt`, and its peak in what is shown.
 
     The height of a column is the largest amount in its slice of time, as a share of the device's
     capacity, or of the largest peak where a device has none. What is over the capacity is marked.
 
     Parameters
     ----------
-    schedule, width, colour, ascii_only
+    schedule, width, colour, ascii_only, view
         As for `gantt`.
     """
-    scale = _Scale.of(schedule, width)
+    view = view or View.of(schedule)
+    scale = _Scale.of(schedule, width, view)
     glyphs = _ASCII if ascii_only else _UNICODE
     problem = schedule.problem
     curves = memory_curves(schedule)
-    largest = max(curve.peak for curve in curves)
+    largest = max(curve.peak for curve in curves)  # of all devices, so that views compare
     too_much = "█" if colour and not ascii_only else "!"
     result = Text(no_wrap=True)
     _append_axis(result, scale, glyphs, right="peak")
-    for curve, capacity in zip(curves, problem.capacity, strict=True):
+    for device in view.devices:
+        curve, capacity = curves[device], problem.capacity[device]
         full = largest if capacity is None else capacity
-        result.append(f"{curve.device:>{_LEFT - 1}} ")
-        amounts = _amounts(curve, schedule.resolution, scale)
+        result.append(f"{device:>{_LEFT - 1}} ")
+        amounts = _amounts(curve, scale)
         for over, run in itertools.groupby(amounts, key=lambda amount: amount > full):
             line = "".join(too_much if over else _level(a, full, glyphs) for a in run)
             result.append(line, OVER_CAPACITY_COLOUR if over else MEMORY_COLOUR)
-        peak = text(curve.peak, 1) if capacity is None else _percent_of(curve.peak, capacity)
-        over = capacity is not None and curve.peak > capacity
+        top = curve.peak_in(view.start, view.end)
+        peak = text(top, 1) if capacity is None else _percent_of(top, capacity)
+        over = capacity is not None and top > capacity
         result.append(f"{peak:>{_RIGHT}}\n", OVER_CAPACITY_COLOUR if over else "")
     entries = [Text("height: memory in use")]
     if any(capacity is None for capacity in problem.capacity):
@@ -131,6 +150,8 @@ def memory_chart(
     if any(capacity is not None for capacity in problem.capacity):
         entries.append(Text("peak in % of the capacity"))
         entries.append(Text.assemble((too_much, OVER_CAPACITY_COLOUR), " over the capacity"))
+    if part := view.part_of(schedule):
+        entries.append(Text(f"peak: of {part}"))
     _append_legend(result, entries, scale)
     return result
 
@@ -139,35 +160,66 @@ def memory_chart(
 
 
 class _Scale(NamedTuple):
-    """How the time 0..end, in steps of the schedule's resolution, maps to columns."""
+    """How a view maps to columns.
 
+    The view is `start` to `end`, in parts of a step such that both are whole: `parts` of them make
+    a step of the schedule. Times become places, of which a column spans `length` and the view
+    `columns` times as much: so every op has whole places whatever the number of columns.
+    """
+
+    start: int
     end: int
+    parts: int
     columns: int
     resolution: Fraction
     unit: str
 
     @classmethod
-    def of(cls, schedule: Schedule, width: int) -> _Scale:
-        times = {t for ops in schedule.timeline.values() for op in ops for t in (op.start, op.end)}
-        end = max(times, default=0) or 1
+    def of(cls, schedule: Schedule, width: int, view: View) -> _Scale:
         available = max(width, SMALLEST_WIDTH) - _LEFT - _RIGHT
+        step = schedule.resolution
+        part = resolution([view.start / step, view.end / step])
+        start, end = steps(view.start / step, part), steps(view.end / step, part)
+        scale = cls(start, end, part.denominator, available, step, schedule.problem.time_unit)
         # if every op can have a whole number of columns, equal ops get equal boxes
-        units = end // math.gcd(end, *times)
-        columns = available // units * units if units <= available else available
-        return cls(end, columns, schedule.resolution, schedule.problem.time_unit)
+        rows = (schedule.by_device[device] for device in view.devices)
+        places = (place for row in rows for timed in row for place in scale.span(timed))
+        units = scale.total // math.gcd(scale.total, *places)
+        return scale._replace(
+            columns=available // units * units if units <= available else available
+        )
+
+    @property
+    def length(self) -> int:
+        """Places of one column."""
+        return self.end - self.start
+
+    @property
+    def total(self) -> int:
+        """Places of the whole view."""
+        return self.length * self.columns
 
     @property
     def per_column(self) -> Fraction:
         """Time of one column, in the unit of the problem."""
-        return self.end * self.resolution / self.columns
+        return self.length * self.resolution / self.parts / self.columns
+
+    def place(self, time: int) -> int:
+        """Place of a time in steps of the schedule, kept within the view."""
+        return (min(max(time * self.parts, self.start), self.end) - self.start) * self.columns
+
+    def span(self, timed: TimedOp) -> tuple[int, int]:
+        """Places where an op starts and ends; equal if it is outside of the view."""
+        return self.place(timed.start), self.place(timed.end)
 
     def ticks(self) -> Iterator[tuple[int, str]]:
         """(column, label) of round times, far enough apart for their labels."""
-        total = self.end * self.resolution
-        gap = max(10, len(text(total)) + 3)
-        step = _round_up(total * min(gap, self.columns) / self.columns)
-        for count in range(int(total / step) + 1):
-            column, label = int(count * step / self.per_column), text(count * step)
+        start, end = (time * self.resolution / self.parts for time in (self.start, self.end))
+        gap = max(10, len(text(end)) + 3)
+        step = _round_up(self.per_column * min(gap, self.columns))
+        for count in range(math.ceil(start / step), int(end / step) + 1):
+            column = int((count * step - start) / self.per_column)
+            label = text(count * step)
             if column + len(label) <= self.columns:
                 yield column, label
 
@@ -207,12 +259,12 @@ class _Cell(NamedTuple):
 
 def _cells(timed_ops: Sequence[TimedOp], problem: Problem, scale: _Scale) -> Iterator[_Cell | None]:
     """What each column shows, None for idle time (see `gantt`)."""
-    length = scale.end  # of a column, counted in 1/columns of a step: so everything is whole
+    length = scale.length
     label_columns = 1 + len(str(problem.microbatches - 1))
     chunk_of = {s: k for stages in problem.stages_on for k, s in enumerate(stages)}
     inside: list[list[tuple[int, _Cell]]] = [[] for _ in range(scale.columns)]
     for timed in timed_ops:
-        op, start, end = timed.op, timed.start * scale.columns, timed.end * scale.columns
+        op, (start, end) = timed.op, scale.span(timed)
         wide = end - start >= label_columns * length
         cell = _Cell(op.kind, chunk_of.get(op.stage, 0), op.microbatch, wide)
         for column in range(start // length, -(-end // length)):
@@ -260,13 +312,13 @@ def _letters(cell: _Cell, columns: int, fill: str) -> str:
 # ---------------------------------------------------------------------- memory
 
 
-def _amounts(curve: MemoryCurve, resolution: Fraction, scale: _Scale) -> list[Fraction]:
+def _amounts(curve: MemoryCurve, scale: _Scale) -> list[Fraction]:
     """Largest amount in each column."""
     result = [Fraction(0)] * scale.columns
-    moments = [int(time / resolution) * scale.columns for time, _ in curve.points]
-    ends = [*moments[1:], scale.end * scale.columns]
-    for (_, amount), start, end in zip(curve.points, moments, ends, strict=True):
-        for column in range(start // scale.end, -(-end // scale.end)):
+    places = [scale.place(int(time / scale.resolution)) for time, _ in curve.points]
+    ends = [*places[1:], scale.total]
+    for (_, amount), start, end in zip(curve.points, places, ends, strict=True):
+        for column in range(start // scale.length, -(-end // scale.length)):
             result[column] = max(result[column], amount)
     return result
 

@@ -32,7 +32,7 @@ def test_the_version_names_the_solver_too(run: Run) -> None:
 
 def test_every_command_has_help_with_examples(run: Run) -> None:
     names = {"bench", "check", "compare", "problems", "profile", "run", "show", "solve"}
-    names |= {"explain", "export", "import", "recommend", "sweep"}
+    names |= {"explain", "export", "import", "plot", "recommend", "report", "sweep"}
     assert set(commands.commands) == names
     for name in commands.commands:
         result = run(name, "--help")

@@ -63,7 +63,7 @@ def test_a_broken_schedule_is_drawn_with_a_warning(run: Run, schedule_file: Path
     spoil(schedule_file)
     result = run("show", schedule_file)
     assert result.code == 0
-    assert "warning: breaks rules of its problem" in result.err
+    assert "breaks rules of its problem" in result.err
     assert "device" in result.out
     assert run("show", schedule_file, "--quiet").err == ""
     assert run("show", schedule_file, "--json").json["valid"] is False
@@ -76,3 +76,19 @@ def test_facts_of_the_file_that_are_no_facts_do_no_harm(run: Run, schedule_file:
     result = run("show", schedule_file)
     assert result.code == 0
     assert "status       [1], as its file says" in result.out
+
+
+def test_a_part_of_a_schedule(run: Run, schedule_file: Path) -> None:
+    options = ("--from", "2", "--to", "5", "--device", "1", "--width", "60")
+    lines = run("show", schedule_file, *options).out.splitlines()
+    assert lines[2] == "     1 B0─────────────F1─────────────B1─────────────   0.0 %"
+    assert not any(line.startswith("     0 ▄") for line in lines)  # no memory of device 0
+
+
+def test_a_part_with_nothing_in_it_is_an_error_that_names_the_options(
+    run: Run, schedule_file: Path
+) -> None:
+    result = run("show", schedule_file, "--from", "8", "--device", "2")
+    assert (result.code, result.out) == (2, "")
+    assert "from = 8: must be at least 0 and before the makespan, 7 units" in result.err
+    assert "device = 2: must be a device of the problem, 0 to 1" in result.err

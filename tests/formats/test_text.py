@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
 from schedopt.formats.palette import OVER_CAPACITY_COLOUR, shade
 from schedopt.formats.text import SMALLEST_WIDTH, gantt, memory_chart
+from schedopt.formats.view import View
 from schedopt.op import Resource
 from schedopt.problem import Problem
 from schedopt.schedule import Schedule, TimedOp
@@ -179,3 +182,40 @@ def test_a_broken_schedule_can_be_drawn() -> None:
     broken = Schedule(schedule.problem, timeline, schedule.resolution)
     assert "idle" in gantt(broken).plain
     assert "peak" in memory_chart(broken).plain
+
+
+def zoomed(schedule: Schedule, **view: object) -> list[str]:
+    drawn = gantt(schedule, width=60, colour=False, view=View.of(schedule, **view))  # type: ignore[arg-type]
+    return drawn.plain.splitlines()
+
+
+def test_a_view_shows_its_span_of_time_and_its_devices_only() -> None:
+    lines = zoomed(two_by_two(), start=Fraction(2), end=Fraction(5), devices=[1])
+    assert lines[:4] == [
+        "       2              3              4              5"[:52].rstrip(),
+        "device ┬──────────────┬──────────────┬──────────────    idle",
+        "     1 B0─────────────F1─────────────B1─────────────   0.0 %",
+        "       F forward   B backward, gradient of the input only",
+    ]
+    assert zoomed(two_by_two(), start=Fraction(0), end=Fraction(2))[3].endswith("  50.0 %")
+
+
+def test_a_view_can_begin_between_two_steps() -> None:
+    lines = zoomed(two_by_two(), start=Fraction(3, 2), end=Fraction(11, 3))
+    part = 44 // 13 * 3  # columns of half a unit
+    assert lines[2][7 : 7 + part] == "F1" + "─" * (part - 2)
+    assert lines[2][7 + part : 7 + 3 * part] == "·" * 2 * part
+    assert lines[2].endswith("46.2 %")  # idle from 2 to 3, of 13/6
+
+
+def test_memory_idle_time_and_peak_of_a_view_are_those_of_its_time() -> None:
+    schedule = two_by_two(capacity=2)
+    view = View.of(schedule, start=Fraction(5), end=Fraction(7), devices=[0, 1])
+    drawn = memory_chart(schedule, width=60, colour=False, view=view).plain
+    rows = drawn.splitlines()[2:4]
+    assert rows[0] == "     0 " + "▄" * 44 + "  50.0 %"
+    assert rows[1] == "     1 " + "▇" * 22 + "▄" * 22 + " 100.0 %"
+    assert "peak: of 5 to 7 units" in drawn
+    assert "idle: of 5 to 7 units" in gantt(schedule, width=60, view=view).plain
+    for chart in (gantt, memory_chart):
+        assert ": of " not in chart(schedule, width=60).plain

@@ -178,6 +178,16 @@ def test_every_better_schedule_and_bound_is_told():
     assert told[-1].gap == 0
 
 
+def test_a_schedule_carries_its_history_and_without_clock_time_if_it_is_to_be_reproducible():
+    solution = solve(hundred(4, 8, 6), workers=1)
+    kept = solution.schedule.info["history"]
+    assert [news["bound"] for news in kept] == [news.bound for news in solution.history]
+    assert [news["elapsed"] for news in kept] == [round(n.elapsed, 3) for n in solution.history]
+    kept = solve(hundred(4, 8, 6), workers=1, deterministic_limit=0.5).schedule.info["history"]
+    assert kept
+    assert all(news.keys() == {"objective", "bound", "source"} for news in kept)
+
+
 def test_each_stage_of_the_search_is_on_record():
     solution = solve(hundred(4, 8, 6), workers=1)
     assert [stage.name for stage in solution.stages] == ["bounds", "portfolio", "order model"]
