@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import schedopt
-from schedopt import classic, executor
+from schedopt import executor
 
 PAGE = (Path(__file__).parent.parent / "docs" / "library.md").read_text(encoding="utf-8")
 NAMES = re.findall(r"^\| `(schedopt\.[\w.]+)` \|", PAGE, re.MULTILINE)
@@ -31,4 +31,3 @@ def test_what_a_package_offers_is_stable_and_nothing_else_directly_in_it(module:
 
 def test_no_name_is_there_twice() -> None:
     assert len(NAMES) == len(set(NAMES)) > 40
-    assert set(classic.CLASSIC)
