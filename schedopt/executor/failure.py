@@ -108,6 +108,7 @@ class Watch:
     def lost(self, error: Exception) -> Exception:
         """The error to raise when a wait has ended with `error`: what this rank waited for, why."""
         what, peer, since = self._waiting or (lambda: "working", self.rank, time.monotonic())
+        self._waiting = None  # what was being done knows the executor, and this outlives it
         waited = time.monotonic() - since
         if waited >= self.timeout and not self.reason:
             guess = f"{self.member} {peer} did not answer within {self.timeout:g} s"

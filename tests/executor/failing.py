@@ -59,7 +59,12 @@ ACTS = {"kill": kill_myself, "raise": raise_error, "hang": hang}
 
 
 def step_with_a_failure(
-    schedule: Schedule, rank_that_fails: int, act: str, number: int, timeout: float
+    schedule: Schedule,
+    rank_that_fails: int,
+    act: str,
+    number: int,
+    timeout: float,
+    close: bool = True,
 ) -> tuple[str, str, float]:
     """Two steps, in which one rank does `act` in its forward `number`."""
     problem = schedule.problem
@@ -77,7 +82,8 @@ def step_with_a_failure(
             executor.step(x, target=y)
 
     result = outcome_of(act_now)
-    executor.close()
+    if close:
+        executor.close()
     return result
 
 

@@ -96,8 +96,10 @@ def test_X35_a_rank_that_does_not_answer_is_named_after_the_timeout(ranks: Local
     assert results[1][0] == "PeerError"  # when it wakes up
 
 
-def test_failures_leave_no_thread_behind(ranks: LocalRanks) -> None:
-    ranks.run(failing.step_with_a_failure, FOUR, 0, "raise", 2, 60.0)
+@pytest.mark.parametrize("close", [True, False])
+@pytest.mark.parametrize("number", [1, 2])
+def test_failures_leave_no_thread_behind(ranks: LocalRanks, number: int, close: bool) -> None:
+    ranks.run(failing.step_with_a_failure, FOUR, 0, "raise", number, 60.0, close)
     assert ranks.run(failing.threads) == [["MainThread"]] * 4
 
 
