@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
-from schedopt.graph import FIFO, attribute, build_graph
+from schedopt.graph import FIFO, attribute
 from schedopt.op import MemoryUse, Op
 from schedopt.schedule import Schedule
 
@@ -54,7 +54,7 @@ def binding(schedule: Schedule) -> dict[Op, Binding]:
     schedule
         Without violations (`schedopt.check`).
     """
-    graph = build_graph(schedule.problem)
+    graph = schedule.graph
     scale = graph.graph["resolution"] / schedule.resolution
     ends = {timed.op: timed.end for ops in schedule.timeline.values() for timed in ops}
     uses = attribute(graph, "memory")

@@ -14,16 +14,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from schedopt.exact import Number, exact, text
+from schedopt.exact import text
 from schedopt.op import Op, Resource
 from schedopt.problem import Problem
+from schedopt.rules import Rules
 from schedopt.schedule import Schedule, TimedOp
 
 RULES = {
     "missing": "each op of each stage and microbatch is there",
     "repeated": "no op is there twice",
     "unknown": "no op is there that the problem does not have",
-    "device": "an op runs on the compute stream of the device of its stage",
+    "device": "an op runs on its own resource, as on the compute stream of its device",
     "duration": "an op ends its duration after its start",
     "start": "no op starts before time 0",
     "order": "the ops of a resource are listed in the order of their times",
@@ -99,7 +100,8 @@ class _Facts:
         self.problem: Problem = schedule.problem
         self.step = schedule.resolution
         self.timeline = schedule.timeline
-        self.stages = self.problem.stage_data
+        listed_ops = (timed.op for timed_ops in self.timeline.values() for timed in timed_ops)
+        self.rules = Rules(self.problem, {op[1:] for op in listed_ops if op.kind == "R"})
         self.first: dict[Op, TimedOp] = {}
         """Known ops, each at its first place."""
         self.listed: dict[Resource, list[TimedOp]] = {}
@@ -109,21 +111,14 @@ class _Facts:
         for resource, timed_ops in sorted(self.timeline.items()):
             listed = self.listed.setdefault(resource, [])
             for timed in timed_ops:
-                if not self.knows(timed.op):
+                if not self.rules.knows(timed.op):
                     self.unknown.append((resource, timed))
                 elif timed.op in self.first:
                     self.repeated.append((resource, timed))
                 else:
                     self.first[timed.op] = timed
                     listed.append(timed)
-        self.needs = self._needs()
-
-    def knows(self, op: Op) -> bool:
-        return (
-            0 <= op.stage < len(self.stages)
-            and 0 <= op.microbatch < self.problem.microbatches
-            and op.kind in self.stages[op.stage].durations
-        )
+        self.needs = {op: self.rules.needs(op) for op in self.first}
 
     def violation(self, rule: str, device: int, timed: TimedOp, message: str) -> Violation:
         return Violation(rule, device, timed.op, timed.start * self.step, message)
@@ -132,40 +127,12 @@ class _Facts:
         """A time given in steps, as text in the unit of the problem."""
         return text(time * self.step)
 
-    def _needs(self) -> dict[tuple[str, int], dict[tuple[str, int], Fraction]]:
-        """Of (kind, stage), what it needs of the same microbatch: (kind, stage) -> lag."""
-        needs: dict[tuple[str, int], dict[tuple[str, int], Fraction]] = {
-            (kind, stage): {} for stage, data in enumerate(self.stages) for kind in data.durations
-        }
-
-        def need(kind: str, stage: int, other: str, of: int, lag: Fraction) -> None:
-            known = needs[kind, stage]
-            known[other, of] = max(lag, known.get((other, of), lag))
-
-        for stage, data in enumerate(self.stages):
-            need(data.backward, stage, "F", stage, Fraction(0))
-            if "W" in data.durations:
-                need("W", stage, "B", stage, Fraction(0))
-        links: list[tuple[int, int, Number | None]] = [
-            (stage, stage + 1, None) for stage in range(len(self.stages) - 1)
-        ]
-        links += [(edge.from_stage, edge.to_stage, edge.lag) for edge in self.problem.edges]
-        for early, late, own in links:
-            forth = self.problem.lag_between(early, late) if own is None else exact(own)
-            back = self.problem.lag_between(late, early) if own is None else exact(own)
-            need("F", late, "F", early, forth)
-            backward, needed = self.stages[early].backward, self.stages[late].backward
-            need(backward, early, needed, late, back)
-        return needs
-
 
 def _once(facts: _Facts) -> Iterator[Violation]:
-    for stage, data in enumerate(facts.stages):
-        for kind in data.durations:
-            for microbatch in range(facts.problem.microbatches):
-                op = Op(kind, stage, microbatch)
-                if op not in facts.first:
-                    yield Violation("missing", data.device, op, None, "is not in the schedule")
+    for op in facts.rules.ops():
+        if op not in facts.first:
+            device = facts.rules.home(op).device
+            yield Violation("missing", device, op, None, "is not in the schedule")
     for resource, timed in facts.repeated:
         start = facts.shown(facts.first[timed.op].start)
         message = f"is there again; it was placed at {start} before"
@@ -177,26 +144,19 @@ def _once(facts: _Facts) -> Iterator[Violation]:
 
 def _each_op(facts: _Facts) -> Iterator[Violation]:
     """Device, duration and start of every op, one by one."""
-    lengths = {
-        (kind, stage, factor): duration * factor / facts.step
-        for stage, data in enumerate(facts.stages)
-        for kind, duration in data.durations.items()
-        for factor in set(facts.problem.factors)
-    }
-    factors = facts.problem.factors
-    homes = [Resource("compute", data.device) for data in facts.stages]
+    rules = facts.rules
     for resource, timed_ops in facts.timeline.items():
         for timed in timed_ops:
             op, start, end = timed
             if start < 0:
                 message = f"starts at {facts.shown(start)}, before 0"
                 yield facts.violation("start", resource.device, timed, message)
-            if not facts.knows(op):
+            if not rules.knows(op):
                 continue
-            if resource != homes[op.stage]:
-                message = f"runs on {resource}, belongs on {homes[op.stage]}"
+            home, length = rules.home(op), rules.length(op) / facts.step
+            if resource != home:
+                message = f"runs on {resource}, belongs on {home}"
                 yield facts.violation("device", resource.device, timed, message)
-            length = lengths[op.kind, op.stage, factors[op.microbatch]]
             if end - start != length:
                 message = f"takes {facts.shown(end - start)}, its duration is {facts.shown(length)}"
                 yield facts.violation("duration", resource.device, timed, message)
@@ -223,19 +183,16 @@ def _sequences(facts: _Facts) -> Iterator[Violation]:
 
 
 def _precedences(facts: _Facts) -> Iterator[Violation]:
-    first = facts.first
-    for (kind, stage), needed in facts.needs.items():
-        device = facts.stages[stage].device
-        for (other, of), lag in needed.items():
-            least = math.ceil(lag / facts.step)
-            for microbatch in range(facts.problem.microbatches):
-                timed = first.get(Op(kind, stage, microbatch))
-                source = first.get(Op(other, of, microbatch))
-                if timed is None or source is None or timed.start >= source.end + least:
-                    continue
-                message = f"starts before {source.op} ends at {facts.shown(source.end)}"
-                message += f" plus lag {text(lag)}" if lag else ""
-                yield facts.violation("precedence", device, timed, message)
+    for op, needed in facts.needs.items():
+        timed = facts.first[op]
+        for other, lag in needed:
+            source = facts.first.get(other)
+            if source is None or timed.start >= source.end + math.ceil(lag / facts.step):
+                continue
+            message = f"starts before {source.op} ends at {facts.shown(source.end)}"
+            message += f" plus lag {text(lag)}" if lag else ""
+            device = facts.rules.home(op).device
+            yield facts.violation("precedence", device, timed, message)
 
 
 def _deadlocks(facts: _Facts) -> Iterator[Violation]:
@@ -245,12 +202,8 @@ def _deadlocks(facts: _Facts) -> Iterator[Violation]:
     circle. It is reported and taken off too, so that circles apart from it are found as well.
     """
     waits = {
-        op: [
-            source
-            for need, of in facts.needs[op.kind, op.stage]
-            if (source := Op(need, of, op.microbatch)) in facts.first
-        ]
-        for op in facts.first
+        op: [source for source, _ in needed if source in facts.first]
+        for op, needed in facts.needs.items()
     }
     for timed_ops in facts.listed.values():
         for before, after in pairwise(timed_ops):
@@ -277,7 +230,7 @@ def _deadlocks(facts: _Facts) -> Iterator[Violation]:
         circle = _circle(blocked, waits, left)
         shown = " -> ".join(map(str, [*circle, circle[0]]))
         timed = facts.first[circle[0]]
-        device = facts.stages[circle[0].stage].device
+        device = facts.rules.home(circle[0]).device
         yield facts.violation("deadlock", device, timed, f"waits for itself: {shown}")
         ready.extend(circle)
         left.difference_update(circle)
@@ -305,7 +258,7 @@ def _memory(facts: _Facts) -> Iterator[Violation]:
     """
     on_device: dict[int, list[TimedOp]] = {device: [] for device in range(facts.problem.devices)}
     for timed in facts.first.values():
-        on_device[facts.stages[timed.op.stage].device].append(timed)
+        on_device[facts.problem.device_of[timed.op.stage]].append(timed)
     for device, timed_ops in on_device.items():
         capacity, static = facts.problem.capacity[device], facts.problem.static[device]
         if capacity is None:
@@ -345,18 +298,12 @@ def _over(
     events: Iterable[tuple[TimedOp, bool]],
 ) -> Iterator[tuple[TimedOp, Fraction]]:
     """Ops that take memory at their start so that it exceeds the capacity, with the amount."""
-    level, factors, none = static, facts.problem.factors, Fraction(0)
-    amounts = {}
-    for stage, data in enumerate(facts.stages):
-        for kind, transient in data.transient.items():
-            taken = max(data.memory[kind], none) + transient
-            amounts[kind, stage] = taken, min(data.memory[kind], none) - transient
+    level = static
     for timed, is_start in events:
-        kind, stage, microbatch = timed.op
-        taken, given_back = amounts[kind, stage]
-        change = taken if is_start else given_back
+        taken, given_back = facts.rules.held(timed.op)
+        change = taken if is_start else -given_back
         if not change:
             continue
-        level += change * factors[microbatch]
+        level += change
         if is_start and level > capacity:
             yield timed, level

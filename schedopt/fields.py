@@ -131,22 +131,23 @@ def shape_of(value: Any) -> str:
     return "<one>"
 
 
-def _one_or_list(value: Any) -> str:
+def one_or_list(value: Any) -> str:
+    """Whether a value is meant as one for all or as a list."""
     return "<list>" if isinstance(value, (list, tuple)) else "<one>"
 
 
 PerItem = Annotated[
     Annotated[NotNegative, Tag("<one>")] | Annotated[tuple[NotNegative, ...], Tag("<list>")],
-    Discriminator(_one_or_list),
+    Discriminator(one_or_list),
 ]
 """One number for all, or a list with one for each."""
 
 PerItemOrNull = Annotated[
     Annotated[NotNegativeOrNull, Tag("<one>")]
     | Annotated[tuple[NotNegativeOrNull, ...], Tag("<list>")],
-    Discriminator(_one_or_list),
+    Discriminator(one_or_list),
 ]
 SignedPerItemOrNull = Annotated[
     Annotated[SignedOrNull, Tag("<one>")] | Annotated[tuple[SignedOrNull, ...], Tag("<list>")],
-    Discriminator(_one_or_list),
+    Discriminator(one_or_list),
 ]

@@ -41,11 +41,12 @@ from typing import Any, NamedTuple
 
 import networkx as nx
 
+from schedopt.choices import Orders
 from schedopt.exact import to_json
-from schedopt.graph import FIFO, attribute, build_graph
+from schedopt.graph import FIFO, attribute
 from schedopt.op import Op, Resource
 from schedopt.schedule import Schedule
-from schedopt.timing import Orders, earliest_starts
+from schedopt.timing import earliest_starts
 
 __all__ = ["CAUSES", "DeviceIdle", "causes", "causes_of_orders"]
 
@@ -132,11 +133,10 @@ def causes(schedule: Schedule, bound: Fraction | None = None) -> tuple[DeviceIdl
     >>> {cause: int(time) for cause, time in first.causes.items() if time}
     {'fill': 6, 'drain': 3}
     """
-    problem = schedule.problem
     if bound is not None and bound > schedule.makespan:
         raise ValueError(f"the bound {bound} is above the makespan, {schedule.makespan}")
     return causes_of_orders(
-        build_graph(problem), schedule.orders, makespan=schedule.makespan, bound=bound
+        schedule.graph, schedule.orders, makespan=schedule.makespan, bound=bound
     )
 
 

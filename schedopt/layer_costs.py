@@ -12,8 +12,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from schedopt.errors import Fault, ProblemError
 from schedopt.exact import Number, exact, plain, text
 from schedopt.fields import PerItem, SignedPerItemOrNull
-from schedopt.problem import Durations, Problem, Transient
-from schedopt.validation import faults_of, item, kinds_of_stage, memory_of_stage
+from schedopt.parts import Durations, Transient
+from schedopt.problem import Problem
+from schedopt.stage import item, kinds_of_stage, memory_of_stage
+from schedopt.validation import faults_of
 
 Costs = Mapping[str, Any]
 """A table with ``durations`` and ``memory`` of one or more layers, an embedding or a head."""

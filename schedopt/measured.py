@@ -18,13 +18,14 @@ from typing import Any
 
 import networkx as nx
 
+from schedopt.choices import Orders
 from schedopt.errors import DeadlockError, Fault, InputError
 from schedopt.graph import FIFO, build_graph
 from schedopt.idle import DeviceIdle, causes_of_orders
 from schedopt.op import Op, Resource
 from schedopt.problem import Problem
 from schedopt.reading import read_data
-from schedopt.timing import Orders, earliest_starts
+from schedopt.timing import earliest_starts
 
 _ROW = re.compile(r"device (\d+)( measured)?")
 _NANOSECOND = Fraction(1, 1000)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-from schedopt.graph import attribute, build_graph
+from schedopt.graph import attribute
 from schedopt.op import MemoryUse, Op
 from schedopt.schedule import Schedule, TimedOp
 
@@ -60,7 +60,7 @@ def memory_curves(schedule: Schedule) -> tuple[MemoryCurve, ...]:
     Within a resource the order of its ops counts, between resources the time; memory released
     at t can be acquired again at t.
     """
-    graph = build_graph(schedule.problem)
+    graph = schedule.graph
     uses = attribute(graph, "memory")
     time_step, memory_step = schedule.resolution, graph.graph["memory_resolution"]
     level = dict(graph.graph["static"])

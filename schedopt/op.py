@@ -10,8 +10,17 @@ KINDS = {
     "B": "backward, gradient of the input only",
     "W": "backward, gradient of the weights only",
     "BW": "backward, gradients of input and weights fused",
+    "R": "recompute, the forward once more for its backward",
+    "SF": "send the output of the stage on",
+    "SB": "send the gradient of the output of the stage back",
+    "RED": "reduce the gradients of the stage over the data-parallel replicas",
+    "TIE": "sum the gradients of tied parameters, named by the first of their stages",
+    "OPT": "optimizer step of a device, named by the first of its stages",
 }
 """Kinds of op and their meaning; every file that names kinds carries it."""
+
+COMPUTE, NETWORK = "compute", "network"
+"""Kinds of resource of a device: its compute stream, and its network for the end of the step."""
 
 _LABEL = re.compile(r"(\d+)([A-Z]+)(\d+)")
 
@@ -53,13 +62,28 @@ class Op(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """Something that runs one op at a time: the compute stream of a device."""
+    """Something that runs one op at a time.
+
+    The compute stream or the network of a device; a link from a device to another one ("link to
+    3" of device 2), or one that several pairs share ("link" with its name).
+    """
 
     kind: str
     device: int
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.device}"
+        if self.kind.startswith("link to "):
+            return f"link {self.device} to {self.kind.removeprefix('link to ')}"
+        return self.kind if self.kind.startswith("link ") else f"{self.kind} {self.device}"
+
+    @property
+    def span(self) -> str:
+        """What its ops belong to for the period: the device, or the link itself.
+
+        All that repeats with the period runs one step at a time: a device with its network
+        begins the next one after its last op, and a link likewise.
+        """
+        return str(self) if self.kind.startswith("link ") else f"device {self.device}"
 
 
 class MemoryUse(NamedTuple):

@@ -3,128 +3,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import Discriminator, Field, Tag, ValidationError
 
+from schedopt.connection import Connection, connections_of
 from schedopt.errors import Fault, ProblemError
 from schedopt.exact import Number, exact, resolution
-from schedopt.fields import (
-    Count,
-    Index,
-    NotNegative,
-    NotNegativeOrNull,
-    PerItem,
-    PerItemOrNull,
-    Positive,
-    SignedPerItemOrNull,
-    shape_of,
+from schedopt.fields import Count, Index, Positive
+from schedopt.parts import (
+    Durations,
+    Edge,
+    EndOfStep,
+    Extra,
+    Lag,
+    LagByDirection,
+    Links,
+    Memory,
+    Part,
+    Recompute,
 )
 from schedopt.placement import name_of_placement
 from schedopt.reading import read_data
-from schedopt.validation import (
-    cross_field_faults,
+from schedopt.stage import (
+    StageData,
+    data_of_stage,
     device_of_stages,
-    faults_of,
     item,
-    kinds_of_stage,
-    memory_of_stage,
+    recomputed_stage,
     stage_count,
 )
+from schedopt.validation import cross_field_faults, faults_of
 
 PlacementName = Literal["linear", "interleaved", "v", "wave"]
 Objective = Literal["makespan", "period"]
-Lag = Annotated[
-    Annotated[NotNegative, Tag("<one>")]
-    | Annotated[tuple[NotNegative, ...], Tag("<list>")]
-    | Annotated[tuple[tuple[NotNegative, ...], ...], Tag("<table>")],
-    Discriminator(shape_of),
-]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-
-class Durations(_Part):
-    """Duration of each kind of op: one number for all stages, or a list with one per stage.
-
-    A stage has B and W, or the fused BW. In lists, null marks the stages of the other form;
-    a single number counts for every stage whose form is not given by a list.
-    """
-
-    F: PerItem
-    B: PerItemOrNull = None
-    W: PerItemOrNull = None
-    BW: PerItemOrNull = None
-
-
-class Transient(_Part):
-    """Memory held only while an op runs, per stage."""
-
-    F: PerItem = 0
-    B: PerItem = 0
-    W: PerItem = 0
-    BW: PerItem = 0
-
-
-class Memory(_Part):
-    """Change of a device's memory by each kind of op of a stage, and the limits of the devices.
-
-    F (not negative) is acquired at the start of F. B is acquired at its start if positive and
-    released at its end if negative. W and BW release at their end. The kinds of a stage sum to
-    zero; what is left out follows from that, with B = 0 if B and W are both left out.
-
-    static is always there, capacity (null: unlimited) is a hard limit for each device.
-    """
-
-    F: PerItem = 1
-    B: SignedPerItemOrNull = None
-    W: SignedPerItemOrNull = None
-    BW: SignedPerItemOrNull = None
-    transient: Transient = Transient()
-    static: PerItem = 0
-    capacity: PerItemOrNull = None
-
-
-class LagByDirection(_Part):
-    """Lags that differ for activations (forward) and gradients (backward)."""
-
-    forward: Lag
-    backward: Lag
-
-
-class Edge(_Part):
-    """A skip connection: stage `to` also needs the output of stage `from`.
-
-    F of `to` waits for F of `from`, and B of `from` for the backward of `to`. Without a lag of
-    its own it takes the lag between the two devices.
-    """
-
-    from_stage: Index = Field(alias="from")
-    to_stage: Index = Field(alias="to")
-    lag: NotNegativeOrNull = None
-
-
-class StageData(NamedTuple):
-    """What one stage needs, exact, per kind in the order of execution."""
-
-    device: int
-    durations: dict[str, Fraction]
-    memory: dict[str, Fraction]
-    transient: dict[str, Fraction]
-
-    @property
-    def backward(self) -> str:
-        """The kind that gives the gradient of the input: B or BW."""
-        return "BW" if "BW" in self.durations else "B"
-
-
-class Problem(_Part):
+class Problem(Part):
     """A pipeline-parallel training step to be scheduled.
 
     Raises
@@ -169,8 +88,20 @@ class Problem(_Part):
         description="between different devices: a number; a list, one per boundary between "
         "stages s and s+1; a table [from device][to device]; or {forward, backward} of these",
     )
+    chain: bool = Field(
+        True, description="false: stages are connected by `edges` alone, not each to the next"
+    )
     edges: tuple[Edge, ...] = ()
+    links: Links | None = Field(None, description="transfers by size, in the place of lag")
     memory: Memory = Memory()
+    recompute: Recompute | None = None
+    extras: tuple[Extra, ...] = Field(
+        (), description="further work of single stages, given separately: embedding, loss, ..."
+    )
+    end_of_step: EndOfStep | None = None
+    forward_only: bool = Field(
+        False, description="inference or evaluation: no backward, nothing is kept for it"
+    )
     objective: Objective = "makespan"
     time_unit: str = "units"
     memory_unit: str = "activations"
@@ -212,20 +143,47 @@ class Problem(_Part):
 
     @cached_property
     def stage_data(self) -> tuple[StageData, ...]:
-        """Device, durations and memory of each stage."""
-        durations, memory = self._data["durations"], self._data["memory"]
+        """Device, durations and memory of each stage with its extras, without recomputation."""
+        return tuple(
+            data_of_stage(self._data, stage, device) for stage, device in enumerate(self.device_of)
+        )
+
+    @cached_property
+    def recompute_modes(self) -> tuple[str, ...]:
+        """Of each stage whether it recomputes: never, always or decide."""
+        mode = "never" if self.recompute is None else self.recompute.mode
+        return tuple(item(mode, stage) for stage in range(self.stage_count))
+
+    @cached_property
+    def recomputed_stage_data(self) -> tuple[StageData, ...]:
+        """Like `stage_data`, with R where a stage can recompute."""
+        part = self.recompute
+        if part is None:
+            return self.stage_data
         result = []
-        for stage in range(self.stage_count):
-            kinds = kinds_of_stage(durations, stage)
-            result.append(
-                StageData(
-                    self.device_of[stage],
-                    {kind: exact(item(durations[kind], stage)) for kind in kinds},
-                    memory_of_stage(memory, stage, kinds),
-                    {kind: exact(item(memory["transient"][kind], stage)) for kind in kinds},
-                )
-            )
+        for stage, data in enumerate(self.stage_data):
+            if self.recompute_modes[stage] == "never":
+                result.append(data)
+                continue
+            given = item(part.R, stage)
+            duration = data.durations["F"] if given is None else exact(given)
+            result.append(recomputed_stage(data, duration, exact(item(part.kept, stage))))
         return tuple(result)
+
+    def data_of(self, stage: int, *, recomputed: bool = False) -> StageData:
+        """What a stage needs for one microbatch that is recomputed, or not if that is decided."""
+        always = self.recompute_modes[stage] == "always"
+        return (self.recomputed_stage_data if recomputed or always else self.stage_data)[stage]
+
+    @property
+    def decides(self) -> bool:
+        """Whether the solver chooses what is recomputed."""
+        return "decide" in self.recompute_modes
+
+    @cached_property
+    def connections(self) -> tuple[Connection, ...]:
+        """Connections of the stages, and their transfers."""
+        return tuple(connections_of(self))
 
     @cached_property
     def factors(self) -> tuple[Fraction, ...]:
@@ -235,8 +193,11 @@ class Problem(_Part):
 
     @cached_property
     def static(self) -> tuple[Fraction, ...]:
-        """Static memory of each device."""
-        return tuple(exact(item(self.memory.static, d)) for d in range(self.devices))
+        """Static memory of each device, that of the extras of its stages included."""
+        amounts = [exact(item(self.memory.static, d)) for d in range(self.devices)]
+        for extra in self.extras:
+            amounts[self.device_of[extra.stage]] += exact(extra.static)
+        return tuple(amounts)
 
     @cached_property
     def capacity(self) -> tuple[Fraction | None, ...]:
@@ -266,24 +227,34 @@ class Problem(_Part):
     @cached_property
     def time_resolution(self) -> Fraction:
         """Step in which all times are whole: 1 for integer data, 1/10 for tenths, ..."""
-        durations = [d for stage in self.stage_data for d in stage.durations.values()]
-        count = self.stage_count
-        lags = [self.lag_between(s, s + 1) for s in range(count - 1)]
-        lags += [self.lag_between(s + 1, s) for s in range(count - 1)]
-        for edge in self.edges:
-            if edge.lag is not None:
-                lags.append(exact(edge.lag))
-            else:
-                lags.append(self.lag_between(edge.from_stage, edge.to_stage))
-                lags.append(self.lag_between(edge.to_stage, edge.from_stage))
-        return resolution([d * f for d in set(durations) for f in set(self.factors)] + lags)
+        factors = set(self.factors)
+        durations = {
+            duration
+            for data in (*self.stage_data, *self.recomputed_stage_data)
+            for duration in data.durations.values()
+        }
+        times = [duration * factor for duration in durations for factor in factors]
+        for connection in self.connections:
+            for transfer in (connection.forward, connection.backward):
+                times += [transfer.latency, *(transfer.duration * factor for factor in factors)]
+        return resolution(times + list(self._end_of_step_times()))
+
+    def _end_of_step_times(self) -> Iterator[Fraction]:
+        part = self.end_of_step
+        if part is not None:
+            for stage in range(self.stage_count):
+                yield exact(item(part.reduction, stage))
+            for device in range(self.devices):
+                yield exact(item(part.optimizer, device))
+            for tied in part.tied:
+                yield exact(tied.duration)
 
     @cached_property
     def memory_resolution(self) -> Fraction:
         """Step in which all amounts of memory are whole."""
         amounts = {
             amount
-            for stage in self.stage_data
+            for stage in (*self.stage_data, *self.recomputed_stage_data)
             for part in (stage.memory, stage.transient)
             for amount in part.values()
         }

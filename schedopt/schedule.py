@@ -15,14 +15,15 @@ from typing import Any, NamedTuple
 import networkx as nx
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from schedopt.choices import Orders, recomputed_in
 from schedopt.errors import Fault, ProblemError, ScheduleError
 from schedopt.exact import resolution, steps, text, to_json
 from schedopt.fields import Exact, Index
-from schedopt.graph import attribute
-from schedopt.op import KINDS, Op, Resource
+from schedopt.graph import attribute, build_graph
+from schedopt.op import COMPUTE, KINDS, Op, Resource
 from schedopt.problem import Problem
 from schedopt.reading import read_data
-from schedopt.timing import Orders, earliest_starts, shortest_period_starts
+from schedopt.timing import earliest_starts, shortest_period_starts
 from schedopt.validation import faults_of
 
 FORMAT = "schedopt.schedule/1"
@@ -116,11 +117,17 @@ class Schedule:
         }
 
     @cached_property
+    def graph(self) -> nx.DiGraph[Op]:
+        """Graph of the problem with the recomputation that the schedule has chosen."""
+        return build_graph(self.problem, recomputed=recomputed_in(self.orders))
+
+    @cached_property
     def by_device(self) -> dict[int, tuple[TimedOp, ...]]:
-        """All ops on each device of the problem, in order of their start."""
+        """The ops that each device of the problem computes, in order of their start."""
         result: dict[int, list[TimedOp]] = {d: [] for d in range(self.problem.devices)}
         for resource, timed_ops in self.timeline.items():
-            result.setdefault(resource.device, []).extend(timed_ops)
+            if resource.kind == COMPUTE:
+                result.setdefault(resource.device, []).extend(timed_ops)
         return {d: tuple(sorted(ops, key=lambda t: t.start)) for d, ops in result.items()}
 
     @cached_property
@@ -131,13 +138,16 @@ class Schedule:
 
     @cached_property
     def period(self) -> Fraction:
-        """Largest span of a device from its first start to its last end."""
-        spans = (
+        """Largest span of a device, or of an occupied link, from first start to last end."""
+        spans: dict[str, list[TimedOp]] = {}
+        for resource, timed_ops in self.timeline.items():
+            spans.setdefault(resource.span, []).extend(timed_ops)
+        lengths = (
             max(timed.end for timed in ops) - min(timed.start for timed in ops)
-            for ops in self.by_device.values()
+            for ops in spans.values()
             if ops
         )
-        return max(spans, default=0) * self.resolution
+        return max(lengths, default=0) * self.resolution
 
     @property
     def objective(self) -> Fraction:

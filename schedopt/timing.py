@@ -9,11 +9,10 @@ from typing import Any, cast
 import networkx as nx
 import numpy as np
 
+from schedopt.choices import Orders
 from schedopt.errors import DeadlockError
 from schedopt.graph import FIFO, attribute
-from schedopt.op import Op, Resource
-
-Orders = Mapping[Resource, Sequence[Op]]
+from schedopt.op import Op
 
 
 class _OrderedGraph:
@@ -80,10 +79,11 @@ def earliest_starts(graph: nx.DiGraph[Op], orders: Orders) -> dict[Op, int]:
 def shortest_period_starts(graph: nx.DiGraph[Op], orders: Orders) -> dict[Op, int]:
     """Start times with the shortest period for given orders.
 
-    The period is the largest span of a device, from its first start to its last end. With
-    L[d][e] the longest path from the first start on device d to the last end on e, it is the
-    largest mean of a cycle over L, because every step of a cycle from e back to its own first
-    start may take the period once (Karp, 1978). The starts are the earliest for that period.
+    The period is the largest span of a device (or an occupied link), from its first start to its
+    last end. With L[d][e] the longest path from the first start on device d to the last end on
+    e, it is the largest mean of a cycle over L, because every step of a cycle from e back to its
+    own first start may take the period once (Karp, 1978). The starts are the earliest for that
+    period.
 
     Raises
     ------
@@ -91,11 +91,11 @@ def shortest_period_starts(graph: nx.DiGraph[Op], orders: Orders) -> dict[Op, in
         As `earliest_starts`.
     """
     ordered = _OrderedGraph(graph, orders)
-    ops_of_device: dict[int, list[Sequence[Op]]] = {}
+    ops_of_span: dict[str, list[Sequence[Op]]] = {}
     for resource, ops in orders.items():
         if ops:
-            ops_of_device.setdefault(resource.device, []).append(ops)
-    groups = list(ops_of_device.values())
+            ops_of_span.setdefault(resource.span, []).append(ops)
+    groups = list(ops_of_span.values())
     count = len(groups)
     if count == 0:
         return {}

@@ -8,133 +8,24 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from schedopt.errors import Fault
-from schedopt.exact import exact, text
 from schedopt.fields import TAGS, shape_of
-from schedopt.placement import default_chunks, named_placement
+from schedopt.part_validation import part_faults
+from schedopt.stage import (
+    KIND_NAMES,
+    device_of_stages,
+    kinds_of_stage,
+    memory_of_stage,
+    stage_count,
+)
 
 MAX_DEVICES = 10_000
 MAX_CELLS = 1_000_000
 """Largest number of stages times microbatches that is accepted."""
-
-SPLIT, FUSED = ("F", "B", "W"), ("F", "BW")
-KIND_NAMES = ("F", "B", "W", "BW")
-
-
-def item(value: Any, index: int) -> Any:
-    """The value for one stage or device of a field that is one number or a list."""
-    return value[index] if isinstance(value, (list, tuple)) else value
-
-
-# ---------------------------------------------------------------------- meaning of the fields
-
-
-def stage_count(data: Mapping[str, Any]) -> int:
-    """Number of stages: given, or from the placement, or from the lists, or the default."""
-    if data.get("stages") is not None:
-        return int(data["stages"])
-    placement = data.get("placement", "linear")
-    if isinstance(placement, (list, tuple)):
-        return len(placement)
-    if placement in ("linear", "v"):
-        return int(data["devices"]) * default_chunks(placement)
-    for name in KIND_NAMES:
-        values = (data.get("durations") or {}).get(name)
-        if isinstance(values, (list, tuple)):
-            return len(values)
-    return int(data["devices"]) * default_chunks(placement)
-
-
-def device_of_stages(data: Mapping[str, Any]) -> tuple[int, ...]:
-    """Device of each stage.
-
-    Raises
-    ------
-    ValueError
-        If a named placement does not fit the number of stages.
-    """
-    placement, devices = data.get("placement", "linear"), int(data["devices"])
-    if not isinstance(placement, str):
-        return tuple(placement)
-    count = stage_count(data)
-    if count % devices:
-        raise ValueError(
-            f"places equally many stages on each device, but {count} stages do not divide by "
-            f"{devices} devices; give a list with the device of each stage"
-        )
-    return named_placement(placement, devices, count // devices)
-
-
-def kinds_of_stage(durations: Mapping[str, Any], stage: int) -> tuple[str, ...]:
-    """Kinds of a stage: F, B, W or F, BW (see `schedopt.problem.Durations`).
-
-    Raises
-    ------
-    ValueError
-        If both forms or neither are given.
-    """
-
-    def given(name: str, *, by_list: bool) -> bool:
-        value = durations.get(name)
-        if by_list and not isinstance(value, (list, tuple)):
-            return False
-        return item(value, stage) is not None
-
-    for by_list in (True, False):
-        fused = given("BW", by_list=by_list)
-        split = [name for name in ("B", "W") if given(name, by_list=by_list)]
-        if fused and split:
-            raise ValueError(f"stage {stage} has both BW and {' and '.join(split)}")
-        if fused:
-            return FUSED
-        if split:
-            missing = [name for name in ("B", "W") if not given(name, by_list=False)]
-            if missing:
-                raise ValueError(f"stage {stage} has no {missing[0]} (and no BW)")
-            return SPLIT
-    raise ValueError(f"stage {stage} has neither B and W nor BW")
-
-
-def memory_of_stage(
-    memory: Mapping[str, Any], stage: int, kinds: Sequence[str]
-) -> dict[str, Fraction]:
-    """Signed change of memory by each kind of a stage, what was left out filled in.
-
-    Raises
-    ------
-    ValueError
-        If the changes do not sum to zero, or more is released than is held.
-    """
-    forward = exact(item(memory.get("F", 1), stage))
-    given = {kind: item(memory.get(kind), stage) for kind in kinds[1:]}
-    values = {kind: None if v is None else exact(v) for kind, v in given.items()}
-    result = {"F": forward}
-    for position, kind in enumerate(kinds[1:]):
-        value = values[kind]
-        if value is None:
-            rest = [values[k] for k in kinds[position + 2 :]]
-            known = sum((v for v in rest if v is not None), Fraction(0))
-            last = not rest
-            value = -sum(result.values(), known) if last or known else Fraction(0)
-        result[kind] = value
-    total = sum(result.values())
-    if total:
-        shown = ", ".join(f"{kind} {text(value)}" for kind, value in result.items())
-        raise ValueError(
-            f"of stage {stage} sums to {text(total)}, not 0 ({shown}); leave out "
-            f"{kinds[-1]} to release what is left"
-        )
-    if "B" in result and forward + result["B"] < 0:
-        raise ValueError(
-            f"of stage {stage}: B releases {text(-result['B'])}, but F acquired only "
-            f"{text(forward)}"
-        )
-    return result
 
 
 # ---------------------------------------------------------------------- faults
@@ -235,7 +126,7 @@ class _CrossFields:
             yield Fault("devices", _show(devices), f"must be at most {MAX_DEVICES}")
             devices = None
         if microbatches is not None:
-            yield from self._length("microbatch_factors", microbatches, "microbatches")
+            yield from self.length("microbatch_factors", microbatches, "microbatches")
         stages = self._stage_count(devices)
         if stages == 0:
             yield Fault("placement", _show(data.get("placement")), "must have at least one stage")
@@ -248,13 +139,14 @@ class _CrossFields:
                 stages = None
         if devices is not None:
             for name in ("static", "capacity"):
-                yield from self._length(f"memory.{name}", devices, "devices")
+                yield from self.length(f"memory.{name}", devices, "devices")
             if stages is not None:
                 yield from self._placement(stages, devices)
         if stages is not None:
             yield from self._stages(stages)
         yield from self._edges(stages)
         yield from self._lags(stages, devices)
+        yield from part_faults(self, stages, devices)
 
     def _stage_count(self, devices: int | None) -> int | None:
         """Number of stages as far as it can be known in spite of faults."""
@@ -271,7 +163,8 @@ class _CrossFields:
             value = value.get(part) if isinstance(value, Mapping) else None
         return value
 
-    def _length(self, place: str, count: int, unit: str) -> Iterator[Fault]:
+    def length(self, place: str, count: int, unit: str) -> Iterator[Fault]:
+        """The fault of a list that has not one item for each of the unit."""
         value = self._field(place)
         if isinstance(value, list) and len(value) != count:
             valid = f"has {len(value)} items, must have {count}, one for each of the {unit}"
@@ -300,7 +193,7 @@ class _CrossFields:
         lists: list[Fault] = []
         for table in ("durations", "memory", "memory.transient"):
             for name in KIND_NAMES:
-                lists += self._length(f"{table}.{name}", stages, "stages")
+                lists += self.length(f"{table}.{name}", stages, "stages")
         yield from lists
         wrong = {fault.field for fault in lists}
         durations, memory = self._field("durations"), self._field("memory") or {}
@@ -311,6 +204,8 @@ class _CrossFields:
         seen: set[str] = set()
         kinds_of: list[tuple[str, ...]] = []
         for stage in range(stages):
+            if self.data.get("forward_only") is True:
+                break  # what is given for a backward does not count
             try:
                 kinds = kinds_of_stage(durations, stage)
             except ValueError as error:

@@ -14,9 +14,11 @@ import networkx as nx
 from schedopt.errors import NotApplicableError
 from schedopt.exact import Number, exact, plain
 from schedopt.op import Op, Resource
+from schedopt.parts import LagByDirection
 from schedopt.placement import named_placement
-from schedopt.problem import LagByDirection, Problem, StageData
+from schedopt.problem import Problem
 from schedopt.schedule import Schedule
+from schedopt.stage import KIND_NAMES, StageData
 
 
 def fused(problem: Problem) -> Problem:
@@ -27,19 +29,9 @@ def fused(problem: Problem) -> Problem:
     fits exactly when the same schedule with B, W in the place of each BW fits. A problem without
     split stages is returned as it is.
     """
-    if all(data.backward == "BW" for data in problem.stage_data):
+    if all(data.backward != "B" for data in problem.stage_data):
         return problem
-    stages = [_fused_stage(data) for data in problem.stage_data]
-    return problem.replace(
-        stages=problem.stage_count,
-        durations=_columns(stages, "durations"),
-        memory={
-            **_columns(stages, "memory", ("F",)),
-            "transient": _columns(stages, "transient"),
-            "static": problem.memory.static,
-            "capacity": problem.memory.capacity,
-        },
-    )
+    return with_stages(problem, [_fused_stage(data) for data in problem.stage_data], ("F",))
 
 
 def recut(problem: Problem, placement: str, chunks: int) -> Problem:
@@ -67,21 +59,21 @@ def recut(problem: Problem, placement: str, chunks: int) -> Problem:
     device_of = named_placement(placement, devices, chunks)
     if chunks == 1:
         return problem
-    pieces = [_piece(data, chunks) for data in problem.stage_data for _ in range(chunks)]
+    bare = problem.replace(extras=())
+    pieces = [_piece(data, chunks) for data in bare.stage_data for _ in range(chunks)]
     # the last release is left out: it follows, so that memory sums to zero in spite of rounding
-    memory = _columns(pieces, "memory", ("F", "B"))
-    return problem.replace(
-        stages=len(device_of),
-        placement=placement,
-        durations=_columns(pieces, "durations"),
-        memory={
-            **memory,
+    cut = {
+        "stages": len(device_of),
+        "placement": placement,
+        "durations": _columns(pieces, "durations"),
+        "memory": {
+            **_columns(pieces, "memory", ("F",) if problem.forward_only else ("F", "B")),
             "transient": _columns(pieces, "transient"),
             "static": problem.memory.static,
             "capacity": problem.memory.capacity,
         },
-        lag=_lag_of_devices(problem),
-        edges=[
+        "lag": _lag_of_devices(problem),
+        "edges": [
             {
                 "from": edge.from_stage * chunks + chunks - 1,
                 "to": edge.to_stage * chunks,
@@ -89,7 +81,50 @@ def recut(problem: Problem, placement: str, chunks: int) -> Problem:
             }
             for edge in problem.edges
         ],
-    )
+    }
+    return problem.replace(**cut, **_cut_parts(problem, chunks))
+
+
+def _cut_parts(problem: Problem, chunks: int) -> dict[str, Any]:
+    """The tables that say something about stages, for stages cut into chunks.
+
+    What a stage has besides its layers is in its first piece if it is the first stage, else in
+    its last one.
+    """
+
+    def end(stage: int) -> int:
+        return stage * chunks + (chunks - 1 if stage else 0)
+
+    def each(value: Any, divide: bool) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [each(part, divide) for part in value for _ in range(chunks)]
+        return plain(_share(exact(value), chunks)) if divide and value is not None else value
+
+    data = problem.model_dump(by_alias=True)
+    parts: dict[str, Any] = {
+        "extras": [{**extra, "stage": end(extra["stage"])} for extra in data["extras"]]
+    }
+    if data["recompute"]:
+        part = data["recompute"]
+        parts["recompute"] = {
+            "mode": each(part["mode"], divide=False),
+            "R": each(part["R"], divide=True),
+            "kept": each(part["kept"], divide=True),
+        }
+    if data["links"]:
+        sizes = {name: each(data["links"][name], divide=False) for name in _SIZES}
+        parts["links"] = {**data["links"], **sizes}
+    if data["end_of_step"]:
+        part = data["end_of_step"]
+        tied = [
+            {**entry, "stages": [end(stage) for stage in entry["stages"]]} for entry in part["tied"]
+        ]
+        reduction = each(part["reduction"], divide=True)
+        parts["end_of_step"] = {**part, "reduction": reduction, "tied": tied}
+    return parts
+
+
+_SIZES = ("size", "gradient_size")
 
 
 def split(problem: Problem) -> Problem:
@@ -99,19 +134,9 @@ def split(problem: Problem) -> Problem:
     acquired; the transient memory of BW is that of both. A problem without fused stages is
     returned as it is.
     """
-    if all(data.backward == "B" for data in problem.stage_data):
+    if all(data.backward != "BW" for data in problem.stage_data):
         return problem
-    stages = [_split_stage(data) for data in problem.stage_data]
-    return problem.replace(
-        stages=problem.stage_count,
-        durations=_columns(stages, "durations"),
-        memory={
-            **_columns(stages, "memory", ("F", "B")),
-            "transient": _columns(stages, "transient"),
-            "static": problem.memory.static,
-            "capacity": problem.memory.capacity,
-        },
-    )
+    return with_stages(problem, [_split_stage(data) for data in problem.stage_data], ("F", "B"))
 
 
 def activation(problem: Problem, device: int) -> Fraction:
@@ -135,7 +160,7 @@ def with_activations_added(problem: Problem, devices: Iterable[int], count: int 
 
 
 def with_lags_times(problem: Problem, factor: Fraction) -> Problem:
-    """The problem with every lag multiplied."""
+    """The problem with every lag multiplied, and every latency and size / bandwidth of links."""
 
     def scaled(lag: Any) -> Any:
         if isinstance(lag, LagByDirection):
@@ -148,7 +173,45 @@ def with_lags_times(problem: Problem, factor: Fraction) -> Problem:
         {"from": edge.from_stage, "to": edge.to_stage, "lag": scaled(edge.lag)}
         for edge in problem.edges
     ]
-    return problem.replace(lag=scaled(problem.lag), edges=edges)
+    links = problem.links and {
+        **problem.links.model_dump(),
+        "size": scaled(problem.links.size),
+        "gradient_size": scaled(problem.links.gradient_size),
+        "latency": scaled(problem.links.latency),
+    }
+    return problem.replace(lag=scaled(problem.lag), edges=edges, links=links)
+
+
+def moved(problem: Problem, name: str, stage: int) -> Problem:
+    """The problem with one of its extras on another stage.
+
+    Raises
+    ------
+    ValueError
+        If there is no extra of that name, or no such stage.
+    """
+    names = [extra.name for extra in problem.extras]
+    if name not in names:
+        known = ", ".join(names) or "none"
+        raise ValueError(f"{name!r} is no extra of the problem; it has: {known}")
+    if not 0 <= stage < problem.stage_count:
+        raise ValueError(f"there is no stage {stage}; must be 0 to {problem.stage_count - 1}")
+    extras = [extra.model_dump() for extra in problem.extras]
+    extras[names.index(name)]["stage"] = stage
+    return problem.replace(extras=extras)
+
+
+def with_recompute_mode(problem: Problem, mode: str | Sequence[str]) -> Problem:
+    """The problem with another mode of recomputation: never, always or decide, or one per stage.
+
+    Raises
+    ------
+    ValueError
+        If the problem says nothing about recomputation.
+    """
+    if problem.recompute is None:
+        raise ValueError("the problem has no recompute table, which says what R takes and F keeps")
+    return problem.replace(recompute={**problem.recompute.model_dump(), "mode": mode})
 
 
 def with_stage_times(problem: Problem, stage: int, factor: Fraction) -> Problem:
@@ -159,7 +222,7 @@ def with_stage_times(problem: Problem, stage: int, factor: Fraction) -> Problem:
         else data
         for index, data in enumerate(problem.stage_data)
     ]
-    return problem.replace(stages=problem.stage_count, durations=_columns(stages, "durations"))
+    return with_stages(problem, stages)
 
 
 def with_microbatches(problem: Problem, count: int) -> Problem:
@@ -168,6 +231,42 @@ def with_microbatches(problem: Problem, count: int) -> Problem:
     if factors is not None:
         factors = (*factors, *[1] * (count - len(factors)))[:count]
     return problem.replace(microbatches=count, microbatch_factors=factors)
+
+
+def with_stages(
+    problem: Problem,
+    stages: Sequence[StageData],
+    memory_kinds: Iterable[str] = ("F", "B", "W", "BW"),
+) -> Problem:
+    """The problem with other durations and memory of its stages, their extras included.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    stages
+        As `Problem.stage_data`, one for each stage.
+    memory_kinds
+        Kinds whose memory is written; the rest follows, so that all sum to zero.
+    """
+    return problem.replace(
+        stages=problem.stage_count,
+        durations=_columns(stages, "durations"),
+        memory={
+            **_columns(stages, "memory", memory_kinds),
+            "transient": _columns(stages, "transient"),
+            "static": _static(problem),
+            "capacity": problem.memory.capacity,
+        },
+        extras=(),
+    )
+
+
+def _static(problem: Problem) -> Any:
+    """Static memory of the devices with that of the extras, as a field of a problem file."""
+    if not any(extra.static for extra in problem.extras):
+        return problem.memory.static
+    return [plain(amount) for amount in problem.static]
 
 
 def refine_orders(schedule: Schedule, graph: nx.DiGraph[Op]) -> dict[Resource, tuple[Op, ...]]:
@@ -193,7 +292,7 @@ def refine_orders(schedule: Schedule, graph: nx.DiGraph[Op]) -> dict[Resource, t
 
 
 def _fused_stage(data: StageData) -> StageData:
-    if data.backward == "BW":
+    if data.backward != "B":
         return data
     durations, memory, transient = data.durations, data.memory, data.transient
     most = max(max(memory["B"], Fraction(0)) + transient["B"], memory["B"] + transient["W"])
@@ -206,7 +305,7 @@ def _fused_stage(data: StageData) -> StageData:
 
 
 def _split_stage(data: StageData) -> StageData:
-    if data.backward == "B":
+    if data.backward != "BW":
         return data
     half, acquired = data.durations["BW"] / 2, data.memory["F"]
     transient = data.transient
@@ -237,7 +336,7 @@ def _share(amount: Fraction, chunks: int) -> Fraction:
 
 
 def _columns(
-    stages: Sequence[StageData], part: str, kinds: Iterable[str] = ("F", "B", "W", "BW")
+    stages: Sequence[StageData], part: str, kinds: Iterable[str] = KIND_NAMES
 ) -> dict[str, Any]:
     """Fields of a problem file for one part of the stages: one number, or a list per stage."""
     result: dict[str, Any] = {}

@@ -60,7 +60,7 @@ def one_machine(instance: Instance, known: Sequence[Frame]) -> Iterator[Bound]:
         Frames with their heads and tails, by the arcs alone or by more that is known.
     """
     for frame in known:
-        seen_from = "" if frame.device is None else f" within the span of device {frame.device}"
+        seen_from = "" if frame.span is None else f" within the span of {frame.span}"
         ops_of_resource = [
             tuple(a for a in ops if frame.head[a] > UNBOUND and frame.tail[a] > UNBOUND)
             for ops in instance.ops_of_resource

@@ -16,7 +16,9 @@ from schedopt.solvers.stretch import shortest_repeat
 def portfolio(state: State, members: Sequence[Candidate]) -> str:
     """Schedules to start from, and the best of them turned backwards and forwards in time."""
     detail = build(state, members)
-    if state.known.best is not None and not state.known.closed and state.time_left:
+    if state.known.best is None or state.known.closed or state.instance.has_choices:
+        return detail  # a list schedule needs to know how long an op takes
+    if state.time_left:
         for found in justified(state.instance, state.passages, state.known.starts()):
             if not state.time_left:
                 break

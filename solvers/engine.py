@@ -9,13 +9,16 @@ from functools import partial
 from importlib.metadata import version
 
 from schedopt.cache import Cache, Entry
+from schedopt.cache.entry import keeps_index_order
+from schedopt.core import is_core
 from schedopt.exact import text
 from schedopt.problem import Problem
+from schedopt.solvers.by_core import by_core
 from schedopt.solvers.capacity import Shortage, shortages
 from schedopt.solvers.constructive import build, patience, periodic, portfolio
 from schedopt.solvers.fewer import fewer_microbatches
 from schedopt.solvers.instance import Instance
-from schedopt.solvers.portfolio import candidates
+from schedopt.solvers.portfolio import candidates, candidates_by_core
 from schedopt.solvers.proving import closed_forms, order_model, relaxations
 from schedopt.solvers.solution import (
     Solution,
@@ -87,17 +90,7 @@ class Search:
                 self.stage("bounds", partial(closed_forms, state))
                 if self.cache is not None:
                     self.stage("cache", partial(self._recall, self.cache))
-                members = list(candidates(state.graph, state.instance, state.passages))
-                if self.large:
-                    self.stage("first schedule", partial(build, state, members[:1]))
-                    self._turn("fewer microbatches", 0.7)
-                    members = [member for member in members if member.name not in state.covered]
-                if state.instance.period:  # patience does more than the other list schedules
-                    certain = [m for m in members[1:] if m.classic]
-                    self.stage("portfolio", partial(build, state, [*members[:1], *certain]))
-                    self._turn("patience", 0.4 if self.modelled else 0.7)
-                    members = [m for m in members[1:] if not m.classic]
-                self.stage("portfolio", partial(portfolio, state, members))
+                self._start()
                 self._improve()
         except KeyboardInterrupt:
             interrupted = True
@@ -109,12 +102,31 @@ class Search:
             interrupted = True
         return self._solution(reasons, interrupted=interrupted)
 
+    def _start(self) -> None:
+        """Schedules to start from."""
+        state = self.state
+        if not self.is_core:
+            members = list(candidates_by_core(state.problem))
+            self.stage("portfolio", partial(portfolio, state, members))
+            return
+        members = list(candidates(state.graph, state.instance, state.passages))
+        if self.large:
+            self.stage("first schedule", partial(build, state, members[:1]))
+            self._turn("fewer microbatches", 0.7)
+            members = [member for member in members if member.name not in state.covered]
+        if state.instance.period:  # patience does more than the other list schedules
+            certain = [m for m in members[1:] if m.classic]
+            self.stage("portfolio", partial(build, state, [*members[:1], *certain]))
+            self._turn("patience", 0.4 if self.modelled else 0.7)
+            members = [m for m in members[1:] if not m.classic]
+        self.stage("portfolio", partial(portfolio, state, members))
+
     def _recall(self, cache: Cache) -> str:
         """The best schedule and the best bound of earlier solves."""
         entry = cache.load(self.state.problem)
         if entry is None:
             return "nothing known"
-        if not self.state.assumes_an_order:  # the schedule may not keep it
+        if not self.state.assumes_an_order or keeps_index_order(entry.schedule):
             self.known.accept(entry.schedule.orders, CACHED + entry.objective_source)
         self.known.raise_bound(entry.bound, CACHED + entry.bound_source)
         return f"{entry.status}, found by {entry.objective_source}"
@@ -143,6 +155,9 @@ class Search:
         a large one the windows find more. All start from the best that is known.
         """
         proofs: list[Turn] = [("relaxations", 0.4), ("order model", 0.5)] if self.modelled else []
+        if not self.is_core:
+            first = [("order model", 0.1)] if len(self.state.instance.ops) <= SMALL else []
+            return [*first, ("core", 0.5), ("windows", 0.6), *proofs, ("windows", 1.0)]
         if self.state.instance.period:
             first = [("order model", 0.2)] if self.modelled else []
             return [*first, ("windows", 0.6), *proofs, ("windows", 1.0)]
@@ -161,6 +176,7 @@ class Search:
             "patience": partial(patience, state),
             "fewer microbatches": partial(fewer_microbatches, state),
             "periodic": partial(periodic, state),
+            "core": partial(by_core, state, solve_core=_solve_core),
             "windows": self.windows.run,
             "relaxations": partial(relaxations, state),
             "order model": partial(order_model, state),
@@ -168,6 +184,11 @@ class Search:
         effort = None if limit is None else limit * share
         self.stage(name, partial(runs[name], state.time_left * share, effort))
         self._effort_left = None if limit is None else limit - (effort or 0)
+
+    @property
+    def is_core(self) -> bool:
+        """Whether there is nothing but F, B and W."""
+        return is_core(self.state.problem)
 
     @property
     def modelled(self) -> bool:
@@ -224,6 +245,10 @@ class Search:
             f"searched in steps of {text(instance.step)} {unit}, times rounded down; the schedule "
             "is timed with the exact numbers and the bound holds for them"
         )
+
+
+def _solve_core(state: State) -> Solution:
+    return Search(state, cache=None).run()
 
 
 def versions() -> Mapping[str, str]:

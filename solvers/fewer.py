@@ -11,6 +11,7 @@ import math
 from fractions import Fraction
 from typing import NamedTuple
 
+from schedopt.choices import Orders
 from schedopt.exact import text
 from schedopt.solvers.constructive import patience_search, run_for
 from schedopt.solvers.instance import Instance
@@ -21,7 +22,6 @@ from schedopt.solvers.proving import closed_forms
 from schedopt.solvers.state import State
 from schedopt.solvers.stretch import Repeat, shortest_repeat, stretched
 from schedopt.solvers.windows import Windows
-from schedopt.timing import Orders
 
 SHARE_OF_PORTFOLIO, SHARE_OF_SEARCH = 0.4, 0.3
 """Shares of the time for constructive schedules, and of what is left for each search of others."""

@@ -24,15 +24,15 @@ class Frame(NamedTuple):
 
     Attributes
     ----------
-    device, ops
-        The device and its ops, whose span it is; None and all ops for the makespan.
+    span, ops
+        The device (or link) and its ops, whose span it is; None and all ops for the makespan.
     head
         From the begin of the frame to the start of each op of the instance.
     tail
         From the end of each op of the instance to the end of the frame.
     """
 
-    device: int | None
+    span: str | None
     ops: tuple[int, ...]
     head: list[int]
     tail: list[int]
@@ -51,14 +51,14 @@ def frames(instance: Instance, *, most: int | None = None) -> Iterator[Frame]:
     spans = list(instance.spans.items())
     if most is not None and len(spans) > most:
         spans = [spans[k * len(spans) // most] for k in range(most)]
-    for device, ops in spans:
-        if device is None:
-            yield Frame(device, ops, list(instance.release), list(instance.delivery))
+    for span, ops in spans:
+        if span is None:
+            yield Frame(span, ops, list(instance.release), list(instance.delivery))
             continue
         head, tail = [FAR] * len(instance.ops), [FAR] * len(instance.ops)
         for a in ops:
             head[a] = tail[a] = 0
-        yield Frame(device, ops, head, tail)
+        yield Frame(span, ops, head, tail)
 
 
 def follow_arcs(instance: Instance, frame: Frame) -> None:

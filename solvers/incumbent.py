@@ -9,14 +9,16 @@ from fractions import Fraction
 import networkx as nx
 
 from schedopt.check import check
+from schedopt.choices import Orders, closed, opened, recomputed_in
 from schedopt.errors import DeadlockError, ScheduleError
 from schedopt.exact import text
+from schedopt.graph import build_graph
 from schedopt.op import Op
+from schedopt.problem import Problem
 from schedopt.schedule import Schedule
 from schedopt.solvers.instance import Instance
 from schedopt.solvers.ordered import CircleError, OrderedInstance
 from schedopt.solvers.solution import Progress, ProgressCallback, gap
-from schedopt.timing import Orders
 
 
 class Incumbent:
@@ -89,11 +91,15 @@ class Incumbent:
             self.progress(news)
 
     def accept(self, orders: Orders, source: str, *, must_fit: bool = True) -> bool:
-        """Take orders as the best schedule if they are valid and better; tells whether."""
+        """Take orders as the best schedule if they are valid and better; tells whether.
+
+        Choices in the orders may be open or closed (`schedopt.choices`).
+        """
+        orders = opened(orders, self.graph.graph["problem"])
         try:
-            if self.best is not None and self._value(orders) >= self.best.objective:
+            if self.best is not None and self.value_of(orders) >= self.best.objective:
                 return False
-            schedule = Schedule.from_order(self.graph, orders)
+            schedule = self._timed(orders)
         except (DeadlockError, ScheduleError, CircleError) as error:
             self.faults.append(f"{source}: {error}")
             return False
@@ -114,10 +120,19 @@ class Incumbent:
         self.tell(source, objective=schedule.objective)
         return True
 
-    def _value(self, orders: Orders) -> Fraction:
+    def value_of(self, orders: Orders) -> Fraction:
         """Objective of orders, quickly; rounded down if the instance is."""
+        orders = opened(orders, self.graph.graph["problem"])
         ordered = OrderedInstance(self.instance, self.instance.sequences(orders))
         return ordered.value * self.instance.step
+
+    def _timed(self, orders: Orders) -> Schedule:
+        problem: Problem = self.graph.graph["problem"]
+        if not problem.decides:
+            return Schedule.from_order(self.graph, orders)
+        decided = closed(orders, problem)
+        graph = build_graph(problem, recomputed=recomputed_in(decided))
+        return Schedule.from_order(graph, decided)
 
     def raise_bound(self, value: Fraction, source: str) -> None:
         """Take a proven bound if it is better."""
@@ -141,16 +156,21 @@ class Incumbent:
 
     def sequences(self) -> tuple[tuple[int, ...], ...]:
         """Orders of the best schedule, by op numbers."""
-        return self.instance.sequences(self.known().orders)
+        schedule = self.known()
+        return self.instance.sequences(opened(schedule.orders, schedule.problem))
 
     def starts(self) -> list[int]:
         """Starts of the best schedule in steps of the instance."""
         schedule = self.known()
         unit = schedule.resolution / self.instance.step
-        starts = {
-            timed.op: timed.start for timed_ops in schedule.timeline.values() for timed in timed_ops
-        }
-        return [math.floor(starts[op] * unit) for op in self.instance.ops]
+        times = {t.op: t for timed_ops in schedule.timeline.values() for t in timed_ops}
+
+        def start(op: Op) -> int:
+            if op not in times:  # a choice against it: it takes no time after its F
+                return times[op._replace(kind="F")].end
+            return times[op].start
+
+        return [math.floor(start(op) * unit) for op in self.instance.ops]
 
     def known(self) -> Schedule:
         """The best schedule.

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 
 import networkx as nx
 
@@ -29,6 +30,9 @@ class Instance:
     ----------
     ops, duration, resource, memory
         Per op: the op, its duration in steps, the index of its resource, its `MemoryUse`.
+    surcharge, waiver
+        Per op: what it takes longer unless it directly follows the op `waiver` on its resource;
+        0 and -1 for most. So `duration` is the least it can be.
     resources
         The resources.
     successors, predecessors
@@ -51,6 +55,8 @@ class Instance:
 
     ops: tuple[Op, ...]
     duration: tuple[int, ...]
+    surcharge: tuple[int, ...]
+    waiver: tuple[int, ...]
     resource: tuple[int, ...]
     memory: tuple[tuple[MemoryUse, ...], ...]
     resources: tuple[Resource, ...]
@@ -74,28 +80,60 @@ class Instance:
         return tuple(map(tuple, result))
 
     @cached_property
-    def spans(self) -> dict[int | None, tuple[int, ...]]:
+    def spans(self) -> dict[str | None, tuple[int, ...]]:
         """Sets of ops whose span is the objective.
 
-        For the period the ops of each device; for the makespan all ops, from time 0 (None).
+        For the period the ops of each device, or of a link; for the makespan all ops, from time
+        0 (None).
         """
         if not self.period:
             return {None: tuple(range(len(self.ops)))}
-        spans: dict[int | None, list[int]] = {}
+        spans: dict[str | None, list[int]] = {}
         for a, r in enumerate(self.resource):
-            spans.setdefault(self.resources[r].device, []).append(a)
-        return {device: tuple(ops) for device, ops in spans.items()}
+            spans.setdefault(self.resources[r].span, []).append(a)
+        return {span: tuple(ops) for span, ops in spans.items()}
 
-    def objective(self, starts: Sequence[int]) -> int:
+    @cached_property
+    def has_choices(self) -> bool:
+        """Whether the duration of some op depends on the order."""
+        return any(self.surcharge)
+
+    def durations(self, sequences: Sequence[Sequence[int]]) -> Sequence[int]:
+        """Duration of each op in given orders, surcharges included."""
+        if not self.has_choices:
+            return self.duration
+        result = [d + more for d, more in zip(self.duration, self.surcharge, strict=True)]
+        for sequence in sequences:
+            for before, a in pairwise(sequence):
+                if self.surcharge[a] and self.waiver[a] == before:
+                    result[a] = self.duration[a]
+        return result
+
+    def objective(self, starts: Sequence[int], durations: Sequence[int] | None = None) -> int:
         """Value of the objective for given starts, in steps."""
+        durations = self.duration if durations is None else durations
         return max(
             (
-                max(starts[a] + self.duration[a] + self.delivery[a] for a in ops)
-                - (0 if device is None else min(starts[a] for a in ops))
-                for device, ops in self.spans.items()
+                max(starts[a] + durations[a] + self.delivery[a] for a in ops)
+                - (0 if span is None else min(starts[a] for a in ops))
+                for span, ops in self.spans.items()
             ),
             default=0,
         )
+
+    @cached_property
+    def ending(self) -> frozenset[int]:
+        """Ops that wait for several microbatches, and those that follow them: the end of it all."""
+        result: set[int] = set()
+        waits: list[set[int]] = [set() for _ in self.ops]
+        for a, after in enumerate(self.within_microbatch):
+            if len(waits[a]) > 1:
+                result.add(a)
+            for b, _ in after:
+                waits[b].add(self.microbatch[a])
+                if a in result:
+                    result.add(b)
+        return frozenset(result)
 
     @cached_property
     def microbatch(self) -> tuple[int, ...]:
@@ -137,6 +175,8 @@ class Instance:
             self,
             ops=self.ops[::-1],
             duration=self.duration[::-1],
+            surcharge=self.surcharge[::-1],
+            waiver=tuple(last - b if b >= 0 else -1 for b in self.waiver[::-1]),
             resource=self.resource[::-1],
             memory=tuple(
                 tuple(MemoryUse(u.device, u.released, u.acquired, u.transient) for u in uses)
@@ -177,6 +217,7 @@ def build_instance(graph: nx.DiGraph[Op], *, max_horizon: int | None = MAX_HORIZ
     nodes = [graph.nodes[op] for op in topological]
     problem = graph.graph["problem"]
 
+    free_after = [number.get(data["free_after"], -1) for data in nodes]
     times = [data["duration"] for data in nodes]
     lags: list[int] = [data["lag"] for _, _, data in graph.edges(data=True)]
     unit = math.gcd(*times, *lags) or 1
@@ -203,7 +244,15 @@ def build_instance(graph: nx.DiGraph[Op], *, max_horizon: int | None = MAX_HORIZ
             within[a].append((b, lag))
     return Instance(
         ops=tuple(topological),
-        duration=tuple(time // unit for time in times),
+        duration=tuple(
+            0 if waiver >= 0 else time // unit
+            for time, waiver in zip(times, free_after, strict=True)
+        ),
+        surcharge=tuple(
+            time // unit if waiver >= 0 else 0
+            for time, waiver in zip(times, free_after, strict=True)
+        ),
+        waiver=tuple(free_after),
         resource=tuple(resource_number[data["resource"]] for data in nodes),
         memory=tuple(
             tuple(

@@ -176,7 +176,7 @@ class WindowSearch:
 
     def _idle(self, band: Iterable[int]) -> list[range]:
         """Times in which the resources of a band are idle."""
-        starts, duration = self.current.starts, self.current.instance.duration
+        starts, duration = self.current.starts, self.current.duration
         gaps = []
         for r in band:
             free_at = min(self.current.starts)
@@ -220,7 +220,7 @@ class WindowSearch:
 
 def _spread(ordered: OrderedInstance) -> int:
     """Sum over the resources of the longest path through one of their ops."""
-    duration = ordered.instance.duration
+    duration = ordered.duration
     return sum(
         max(ordered.starts[a] + duration[a] + ordered.tails[a] for a in sequence)
         for sequence in ordered.sequences
@@ -249,8 +249,13 @@ def window(
     other side of it. Returns the instance and, per op of it, the op of the whole instance.
     """
     instance, starts, tails = current.instance, current.starts, current.tails
-    duration = instance.duration
+    duration = current.duration
     ranges = [_range(starts, sequence, begin, end) for sequence in current.sequences]
+    if instance.has_choices:
+        ranges = [
+            _with_waivers(instance, sequence, low, high)
+            for sequence, (low, high) in zip(current.sequences, ranges, strict=True)
+        ]
     if kept is not None:
         ranges = _outside(kept, ranges)
     inside = {
@@ -297,9 +302,16 @@ def window(
             else:
                 delivery[w] = max(delivery[w], lag + duration[b] + tails[b])
         within[w] += [(number[b], lag) for b, lag in instance.within_microbatch[a] if b in inside]
+    waiver = [number.get(instance.waiver[a], -1) for a in members]
     sub = Instance(
         ops=tuple(instance.ops[a] for a in members),
-        duration=tuple(duration[a] for a in members),
+        duration=tuple(
+            instance.duration[a] if waiver[w] >= 0 else duration[a] for w, a in enumerate(members)
+        ),
+        surcharge=tuple(
+            instance.surcharge[a] if waiver[w] >= 0 else 0 for w, a in enumerate(members)
+        ),
+        waiver=tuple(waiver),
         resource=tuple(instance.resource[a] for a in members),
         memory=tuple(instance.memory[a] for a in members),
         resources=instance.resources,
@@ -321,6 +333,23 @@ def _range(starts: Sequence[int], sequence: Sequence[int], begin: int, end: int)
     """Positions of the ops of a resource that start in [begin, end)."""
     key = starts.__getitem__
     return bisect_left(sequence, begin, key=key), bisect_left(sequence, end, key=key)
+
+
+def _with_waivers(
+    instance: Instance, sequence: Sequence[int], low: int, high: int
+) -> tuple[int, int]:
+    """A range moved so that no op is cut from the one that it directly follows and that waives it.
+
+    Else the window could put something between them, and would not see what it costs.
+    """
+
+    def tied(position: int) -> bool:
+        """Whether the op at a position follows its waiver."""
+        if not 0 < position < len(sequence):
+            return False
+        return instance.waiver[sequence[position]] == sequence[position - 1]
+
+    return low - tied(low), high + tied(high)
 
 
 def _outside(kept: Repeat, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -5,6 +5,8 @@ It knows ops, arcs, resources and memory, and nothing of what the ops mean:
 * a start variable per op, within its head and tail; arcs with their lags;
 * per resource one no-overlap, and a Boolean "a before b" for each pair that the closure of all
   precedences leaves open, tied to the starts in both directions and monotone along the closure;
+* an op with a surcharge has a Boolean "charged"; without it, it starts where the op that waives it
+  ends, and nothing comes between the two;
 * memory at the start of each op that acquires some: what is acquired by then, less what is
   released by then, linear in the Booleans;
 * the objective: the end of all ops, or the largest span of a device.
@@ -104,10 +106,17 @@ class OrderModel:
             self.model.new_int_var(low, max(low, high), str(op))
             for op, low, high in zip(instance.ops, earliest, self.latest, strict=True)
         ]
+        self.charged = {
+            a: self.model.new_bool_var(f"{a} charged")
+            for a, surcharge in enumerate(instance.surcharge)
+            if surcharge
+        }
+        self.ends = [self._end(a) for a in range(len(instance.ops))]
         self._arcs()
         for ops in instance.ops_of_resource:
             self._no_overlap(ops)
-            self._no_circles([a for a in ops if not instance.duration[a]])
+            self._no_circles([a for a in ops if self._takes_no_time(a)])
+            self._waivers(ops)
         for ops in instance.ops_of_resource:
             self._monotone(ops)
         self._memory()
@@ -117,21 +126,31 @@ class OrderModel:
 
     # ------------------------------------------------------------------ constraints
 
+    def _end(self, a: int) -> cp_model.LinearExpr:
+        duration = self.instance.duration[a]
+        if a in self.charged:
+            return self.starts[a] + self.charged[a] * self.instance.surcharge[a] + duration
+        return self.starts[a] + duration
+
     def _arcs(self) -> None:
-        duration = self.instance.duration
         for a, after in enumerate(self.instance.successors):
             for b, lag in after:
-                self.model.add(self.starts[b] >= self.starts[a] + duration[a] + lag)
+                self.model.add(self.starts[b] >= self.ends[a] + lag)
         for a, b in self.precedence.arcs:
-            self.model.add(self.starts[b] >= self.starts[a] + duration[a])
+            self.model.add(self.starts[b] >= self.ends[a])
+
+    def _interval(self, a: int) -> cp_model.IntervalVar:
+        """An op as long as it is; one with a surcharge is there only as it is charged."""
+        duration, name = self.instance.duration[a], f"on {a}"
+        if a not in self.charged:
+            return self.model.new_fixed_size_interval_var(self.starts[a], duration, name)
+        size = duration + self.instance.surcharge[a]
+        return self.model.new_optional_fixed_size_interval_var(
+            self.starts[a], size, self.charged[a], name
+        )
 
     def _no_overlap(self, ops: Sequence[int]) -> None:
-        duration = self.instance.duration
-        intervals = [
-            self.model.new_fixed_size_interval_var(self.starts[a], duration[a], f"on {a}")
-            for a in ops
-        ]
-        self.model.add_no_overlap(intervals)
+        self.model.add_no_overlap([self._interval(a) for a in ops])
         for a in ops:
             open_to = self._open(a)
             for b in ops:
@@ -139,12 +158,33 @@ class OrderModel:
                     continue
                 literal = self.model.new_bool_var(f"{a} before {b}")
                 self.literals[a, b] = literal
-                self.model.add(self.starts[b] >= self.starts[a] + duration[a]).only_enforce_if(
-                    literal
-                )
-                self.model.add(self.starts[a] >= self.starts[b] + duration[b]).only_enforce_if(
-                    ~literal
-                )
+                self.model.add(self.starts[b] >= self.ends[a]).only_enforce_if(literal)
+                self.model.add(self.starts[a] >= self.ends[b]).only_enforce_if(~literal)
+
+    def _waivers(self, ops: Sequence[int]) -> None:
+        """Without the surcharge an op directly follows the one that waives it."""
+        for a in ops:
+            if a not in self.charged:
+                continue
+            charged, waiver = self.charged[a], self.instance.waiver[a]
+            self.model.add(self.starts[a] <= self.ends[waiver]).only_enforce_if(~charged)
+            for b in ops:
+                if b in (a, waiver):
+                    continue
+                between = [self._before(waiver, b), self._before(b, a)]
+                if not any(isinstance(literal, int) and literal == 0 for literal in between):
+                    opened = [literal for literal in between if not isinstance(literal, int)]
+                    self.model.add_bool_or([charged, *(~literal for literal in opened)])
+
+    def _takes_no_time(self, a: int) -> bool:
+        """Whether two such ops may stand at one time and place.
+
+        An op that is charged takes time, and one that is not follows its own waiver.
+        """
+        instance = self.instance
+        if a in self.charged:
+            return not instance.duration[instance.waiver[a]]
+        return not instance.duration[a]
 
     def _no_circles(self, ops: Sequence[int]) -> None:
         """Ops that take no time: their starts can not keep a < b < c < a from happening."""
@@ -232,21 +272,20 @@ class OrderModel:
         if known is not None:
             return known
         literal = self.model.new_bool_var(f"{b} ended by {a}")
-        end = self.starts[b] + self.instance.duration[b]
-        self.model.add(self.starts[a] >= end).only_enforce_if(literal)
+        self.model.add(self.starts[a] >= self.ends[b]).only_enforce_if(literal)
         return literal
 
     def _objective(self) -> None:
         instance, precedence = self.instance, self.precedence
         self.objective = self.model.new_int_var(self.bound, self.horizon, "objective")
-        self.first: dict[int, cp_model.IntVar] = {}
-        for device, ops in instance.spans.items():
+        self.first: dict[str, cp_model.IntVar] = {}
+        for span, ops in instance.spans.items():
             members = sum(1 << a for a in ops)
             begin: cp_model.IntVar | int = 0
-            if device is not None:
+            if span is not None:
                 latest = max(0, min(self.latest[a] for a in ops))
-                begin = self.model.new_int_var(0, latest, f"first of {device}")
-                self.first[device] = begin
+                begin = self.model.new_int_var(0, latest, f"first of {span}")
+                self.first[span] = begin
                 for a in ops:
                     if not precedence.before[a] & members:
                         self.model.add(begin <= self.starts[a])
@@ -272,7 +311,7 @@ class OrderModel:
         members = sum(1 << a for a in ops)
         for a in ops:
             if instance.delivery[a] or not self.precedence.after[a] & members:
-                yield self.starts[a] + (instance.duration[a] + instance.delivery[a])
+                yield self.ends[a] + instance.delivery[a]
 
     # ------------------------------------------------------------------ solving
 
@@ -280,12 +319,15 @@ class OrderModel:
         """Give a complete solution as the place to start from."""
         for variable, start in zip(self.starts, starts, strict=True):
             self.model.add_hint(variable, start)
+        durations = self.instance.durations(sequences)
+        for a, literal in self.charged.items():
+            self.model.add_hint(literal, durations[a] > self.instance.duration[a])
         position = {a: place for ops in sequences for place, a in enumerate(ops)}
         for (a, b), literal in self.literals.items():
             self.model.add_hint(literal, position[a] < position[b])
-        for device, begin in self.first.items():
-            self.model.add_hint(begin, min(starts[a] for a in self.instance.spans[device]))
-        self.model.add_hint(self.objective, self.instance.objective(starts))
+        for span, begin in self.first.items():
+            self.model.add_hint(begin, min(starts[a] for a in self.instance.spans[span]))
+        self.model.add_hint(self.objective, self.instance.objective(starts, durations))
 
     def solve(
         self,
@@ -349,7 +391,7 @@ class OrderModel:
         """Order of a resource: by time, and by its Booleans where several ops take no time."""
 
         def compare(a: int, b: int) -> int:
-            times = [(starts[c], starts[c] + self.instance.duration[c]) for c in (a, b)]
+            times = [(starts[c], solver.value(self.ends[c])) for c in (a, b)]
             if times[0] != times[1]:
                 return -1 if times[0] < times[1] else 1
             before = self._before(a, b)

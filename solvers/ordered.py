@@ -26,6 +26,8 @@ class OrderedInstance:
     ----------
     sequences, topological
         Order of each resource, and of all ops.
+    duration
+        Duration of each op in these orders.
     starts
         Earliest start of each op, after the first starts of the devices.
     tails
@@ -52,6 +54,7 @@ class OrderedInstance:
         for sequence in self.sequences:
             for a, b in pairwise(sequence):
                 self._following[a] = b
+        self.duration = instance.durations(self.sequences)
         self.topological = self._topological()
         self.release = list(instance.release)
         self.starts = self._forwards()
@@ -61,9 +64,7 @@ class OrderedInstance:
         self.tails = self._backwards(self.delivery)
         self.value = max(
             start + duration + tail
-            for start, duration, tail in zip(
-                self.starts, instance.duration, self.tails, strict=True
-            )
+            for start, duration, tail in zip(self.starts, self.duration, self.tails, strict=True)
         )
 
     def _topological(self) -> list[int]:
@@ -87,7 +88,7 @@ class OrderedInstance:
         return order
 
     def _forwards(self) -> list[int]:
-        duration, successors = self.instance.duration, self.instance.successors
+        duration, successors = self.duration, self.instance.successors
         starts, following = list(self.release), self._following
         for a in self.topological:
             end = starts[a] + duration[a]
@@ -100,7 +101,7 @@ class OrderedInstance:
         return starts
 
     def _backwards(self, delivery: list[int]) -> list[int]:
-        duration, successors = self.instance.duration, self.instance.successors
+        duration, successors = self.duration, self.instance.successors
         tails, following = list(delivery), self._following
         for a in reversed(self.topological):
             tail = tails[a]
@@ -116,31 +117,31 @@ class OrderedInstance:
     def _start_late(self) -> None:
         """Move the first start of each device as late as its successors allow, and repeat."""
         instance = self.instance
-        device_of = [instance.resources[r].device for r in instance.resource]
-        firsts: dict[int, list[int]] = {}
-        lasts: dict[int, list[int]] = {}
+        span_of = [instance.resources[r].span for r in instance.resource]
+        firsts: dict[str, list[int]] = {}
+        lasts: dict[str, list[int]] = {}
         for resource, sequence in zip(instance.resources, self.sequences, strict=True):
             if sequence:
-                firsts.setdefault(resource.device, []).append(sequence[0])
-                lasts.setdefault(resource.device, []).append(sequence[-1])
-        begin = {d: min(self.starts[a] for a in ops) for d, ops in firsts.items()}
+                firsts.setdefault(resource.span, []).append(sequence[0])
+                lasts.setdefault(resource.span, []).append(sequence[-1])
+        begin = {span: min(self.starts[a] for a in ops) for span, ops in firsts.items()}
         for _ in range(self.PASSES):
             end = {
-                d: max(self.starts[a] + instance.duration[a] for a in ops)
-                for d, ops in lasts.items()
+                span: max(self.starts[a] + self.duration[a] for a in ops)
+                for span, ops in lasts.items()
             }
-            period = max(end[d] - begin[d] for d in begin)
+            period = max(end[span] - begin[span] for span in begin)
             # latest starts with every device ending by its begin + period
-            delivery = [-begin[device] for device in device_of]
+            delivery = [-begin[span] for span in span_of]
             tails = self._backwards(delivery)
             moved = False
-            for d, ops in firsts.items():
-                latest = min(period - tails[a] - instance.duration[a] for a in ops)
-                if latest > begin[d]:
-                    begin[d] = latest
+            for span, ops in firsts.items():
+                latest = min(period - tails[a] - self.duration[a] for a in ops)
+                if latest > begin[span]:
+                    begin[span] = latest
                     moved = True
             if not moved:
                 break
-            self.release = [begin[device] for device in device_of]
+            self.release = [begin[span] for span in span_of]
             self.starts = self._forwards()
-        self.delivery = [-begin[device] for device in device_of]
+        self.delivery = [-begin[span] for span in span_of]

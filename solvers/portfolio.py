@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import networkx as nx
 
+from schedopt.choices import Orders
 from schedopt.classic import CLASSIC
+from schedopt.core import completed, core_of, decided_graph, stages_that_decide
 from schedopt.errors import NotApplicableError
+from schedopt.graph import build_graph
 from schedopt.op import Op, Resource
 from schedopt.problem import Problem
-from schedopt.solvers.capacity import Passage
-from schedopt.solvers.instance import Instance
+from schedopt.solvers.capacity import Passage, shortages, smallest_passages
+from schedopt.solvers.instance import Instance, build_instance
 from schedopt.solvers.list_schedule import ListSchedule, list_schedule
-from schedopt.timing import Orders
 from schedopt.variants import refine_orders
 
 PATIENCE = (0.0, 0.1, 0.25, 0.5, 1.0)
@@ -47,7 +49,7 @@ class Candidate(NamedTuple):
 def candidates(
     graph: nx.DiGraph[Op], instance: Instance, passages: dict[tuple[int, int], Passage]
 ) -> Iterator[Candidate]:
-    """All members of the portfolio, cheap and certain ones first."""
+    """All members of the portfolio of a problem of F, B and W, cheap and certain ones first."""
     rules = priorities(instance)
     members = [
         Candidate(
@@ -62,6 +64,44 @@ def candidates(
     for name in CLASSIC:
         yield Candidate(name, partial(_classic_orders, graph, name), classic=True)
     yield from members[1:]
+
+
+def candidates_by_core(problem: Problem) -> Iterator[Candidate]:
+    """The portfolio of a problem with more than F, B and W: that of its core, completed.
+
+    Where recomputation is decided, once for no recomputation and once for all of it.
+    """
+    decided = stages_that_decide(problem)
+    for chosen, label in ((frozenset(decided), ", all recomputed"), (frozenset[int](), "")):
+        if decided or not label:
+            yield from _of_core(problem, chosen, label)
+    yield _as_ready(problem, decided)
+
+
+def _as_ready(problem: Problem, recomputed: Collection[int]) -> Candidate:
+    """A list schedule of all ops. It fits whenever the problem does, if all is recomputed."""
+    instance = build_instance(decided_graph(problem, recomputed))
+    passages = smallest_passages(instance)
+    priority = priorities(instance)["nearest to its end"]
+    build = partial(_list_orders, instance, passages, priority, PATIENCE[0])
+    return Candidate("list schedule of all ops", build, classic=False)
+
+
+def _of_core(problem: Problem, chosen: Collection[int], label: str) -> Iterator[Candidate]:
+    core, graph = core_of(problem, chosen), decided_graph(problem, chosen)
+    bare = build_graph(core)
+    instance = build_instance(bare)
+    passages = smallest_passages(instance)
+    fits = not shortages(instance, passages)
+
+    def orders(candidate: Candidate) -> Orders | None:
+        found = candidate.build()
+        return None if found is None else completed(found, graph)
+
+    for candidate in candidates(bare, instance, passages):
+        if candidate.classic or fits:
+            name = candidate.name + label
+            yield Candidate(name, partial(orders, candidate), candidate.classic)
 
 
 def _list_orders(
@@ -87,7 +127,8 @@ def priorities(instance: Instance) -> dict[str, list[tuple[int, ...]]]:
     """Rules of priority; of two ready ops the one with the smaller tuple goes first."""
     near_end = instance.tails(within_microbatch=True)
     longest = instance.tails()
-    leaf = [int(not after) for after in instance.within_microbatch]
+    ending = instance.ending
+    leaf = [int(all(b in ending for b, _ in after)) for after in instance.within_microbatch]
     ops = range(len(instance.ops))
     return {
         "nearest to its end": [(leaf[a], near_end[a], a) for a in ops],

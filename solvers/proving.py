@@ -22,7 +22,7 @@ def closed_forms(state: State) -> str:
     """The best bound in closed form."""
     instance = state.instance
     if state.assumes_an_order or not instance.exact:
-        instance = build_instance(build_graph(state.problem), max_horizon=None)
+        instance = build_instance(build_graph(state.problem, choices_open=True), max_horizon=None)
     bound = closed_form_bound(instance)
     state.known.raise_bound(bound.value * instance.step, bound.source)
     return bound.source

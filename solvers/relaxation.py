@@ -29,7 +29,8 @@ def relaxed(instance: Instance, devices: Collection[int]) -> Instance:
             of_op.append(number[r])
         else:
             of_op.append(len(resources))
-            resources.append(Resource(f"free {a}", instance.resources[r].device))
+            kind, device = instance.resources[r]
+            resources.append(Resource(f"{kind} free {a}", device))
     return replace(
         instance,
         resource=tuple(of_op),

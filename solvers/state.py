@@ -13,6 +13,9 @@ from schedopt.solvers.ordered import OrderedInstance
 from schedopt.solvers.resident import Budget
 from schedopt.solvers.solution import ProgressCallback
 
+MOST_CHOICES = 60
+"""Stages times microbatches above which those that may be recomputed are kept in order."""
+
 
 class State:
     """What every stage of the search works on.
@@ -48,10 +51,12 @@ class State:
         self.workers = workers
         self.seed = seed
         self.deterministic_limit = deterministic_limit
-        self.index_order = index_order
+        self.index_order = index_order or (
+            problem.decides and problem.stage_count * problem.microbatches > MOST_CHOICES
+        )
         self.budget = budget
         self.began = time.monotonic()
-        self.graph = build_graph(problem, index_order=index_order)
+        self.graph = build_graph(problem, choices_open=True, index_order=self.index_order)
         self.instance = build_instance(self.graph)
         self.passages = smallest_passages(self.instance)
         self.covered: set[str] = set()
@@ -69,8 +74,8 @@ class State:
 
     @property
     def assumes_an_order(self) -> bool:
-        """Whether unequal microbatches are kept in order, which is no rule of the problem."""
-        return self.index_order and len(set(self.problem.factors)) > 1
+        """Whether microbatches that are not equal are kept in order, which is no rule."""
+        return self.index_order and (len(set(self.problem.factors)) > 1 or self.problem.decides)
 
     @property
     def open_pairs(self) -> int:

@@ -23,7 +23,8 @@ from schedopt.solvers.stretch import Repeat
 def main() -> None:
     """Serve tasks until the input ends."""
     head = json.loads(sys.stdin.readline())
-    graph = build_graph(Problem(**head["problem"]), index_order=head["index_order"])
+    problem, index_order = Problem(**head["problem"]), head["index_order"]
+    graph = build_graph(problem, choices_open=True, index_order=index_order)
     instance = build_instance(graph)
     search: WindowSearch | None = None
     for line in sys.stdin:

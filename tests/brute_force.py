@@ -26,7 +26,8 @@ class Task(NamedTuple):
     """One op: times in steps; memory in the unit of the problem.
 
     `needs` holds (index of another task, lag). `taken` is acquired at the start, `change` is
-    what the memory of the device has become more once the task has ended.
+    what the memory of the device has become more once the task has ended. `resource` is what
+    runs one task at a time: the device itself, or a number from the number of devices on.
     """
 
     name: Name
@@ -35,6 +36,7 @@ class Task(NamedTuple):
     needs: tuple[tuple[int, int], ...]
     taken: Fraction
     change: Fraction
+    resource: int
 
 
 def tasks_of(
@@ -79,6 +81,7 @@ def tasks_of(
                 tuple(waits.items()),
                 taken * factor,
                 data.memory[kind] * factor,
+                data.device,
             )
         )
     return tasks, step
@@ -140,7 +143,14 @@ def best_order(problem: Problem, *, fifo: bool = False) -> tuple[Fraction, list[
     another with the same set replaces it. Memory of a device depends on the set alone.
     """
     tasks, step = tasks_of(problem, fifo=fifo)
-    count, devices = len(tasks), problem.devices
+    best = least_makespan(problem, tasks)
+    return None if best is None else (best[0] * step, best[1])
+
+
+def least_makespan(problem: Problem, tasks: Sequence[Task]) -> tuple[int, list[Name]] | None:
+    """As `best_order`, for any tasks that use the devices of a problem; in steps."""
+    count = len(tasks)
+    devices = max([problem.devices, *(task.resource + 1 for task in tasks)])
     needed = [sum(1 << other for other, _ in task.needs) for task in tasks]
     followers: list[list[tuple[int, int]]] = [[] for _ in tasks]
     for position, task in enumerate(tasks):
@@ -177,7 +187,7 @@ def best_order(problem: Problem, *, fifo: bool = False) -> tuple[Fraction, list[
         left = [0] * devices
         for k, task in enumerate(tasks):
             if not started >> k & 1:
-                left[task.device] += task.duration
+                left[task.resource] += task.duration
         return tuple(left)
 
     def bound(started: int, free: Sequence[int], release: dict[int, int]) -> int:
@@ -201,17 +211,17 @@ def best_order(problem: Problem, *, fifo: bool = False) -> tuple[Fraction, list[
     while queue:
         least, _, started, times, path = heapq.heappop(queue)
         if started == everything:
-            return least * step, [tasks[k].name for k in path]
+            return least, [tasks[k].name for k in path]
         if started and times not in kept[started]:
             continue  # another one was nowhere later
         now, free = times[0], times[1 : 1 + devices]
         release = dict(zip(open_ops(started), times[1 + devices :], strict=True))
         for k in choices(started):
             task = tasks[k]
-            start = max(now, free[task.device], release.get(k, 0))
+            start = max(now, free[task.resource], release.get(k, 0))
             end = start + task.duration
             free_then = [max(time, start) for time in free]
-            free_then[task.device] = end
+            free_then[task.resource] = end
             release_then = {other: max(time, start) for other, time in release.items()}
             release_then.pop(k, None)
             for other, lag in followers[k]:
@@ -280,10 +290,17 @@ def broken_rules(problem: Problem, orders: Mapping[int, Sequence[Name]]) -> set[
 def _least_period(problem: Problem) -> Fraction | None:
     """Least span of a device, looked for in every combination of orders."""
     tasks, step = tasks_of(problem, parts=math.lcm(*range(1, problem.devices + 1)))
-    orders = [list(_orders_of(problem, tasks, device)) for device in range(problem.devices)]
-    work = [0] * problem.devices
-    for task in tasks:
-        work[task.device] += task.duration
+    best = least_period(problem, tasks, [[device] for device in range(problem.devices)])
+    return None if best is None else best * step
+
+
+def least_period(
+    problem: Problem, tasks: Sequence[Task], spans: Sequence[Sequence[int]]
+) -> int | None:
+    """Least period of tasks in steps, rounded up; `spans` are resources that count together."""
+    resources = range(max(task.resource for task in tasks) + 1)
+    orders = [list(_orders_of(problem, tasks, resource)) for resource in resources]
+    work = [sum(task.duration for task in tasks if task.resource == r) for r in resources]
     best: int | None = None
     needs = [(other, k, lag) for k, task in enumerate(tasks) for other, lag in task.needs]
     longest = sum(work) + sum(lag for _, _, lag in needs)
@@ -292,9 +309,10 @@ def _least_period(problem: Problem) -> Fraction | None:
         limit = longest if best is None else best - 1
         if limit < max(work) or not runs(tasks, combination):
             continue
-        while limit >= max(work) and _fits(tasks, waits, combination, limit):
+        together = [[combination[r] for r in span if r in resources] for span in spans]
+        while limit >= max(work) and _fits(tasks, waits, together, limit):
             best, limit = limit, limit - 1
-    return None if best is None else best * step
+    return best
 
 
 def period_of_orders(problem: Problem, orders: Mapping[int, Sequence[Name]]) -> Fraction:
@@ -307,41 +325,46 @@ def period_of_orders(problem: Problem, orders: Mapping[int, Sequence[Name]]) -> 
     low, high = -1, sum(task.duration for task in tasks) + sum(lag for _, _, lag in waits)
     while high - low > 1:
         middle = (low + high) // 2
-        if _fits(tasks, waits, by_index, middle):
+        if _fits(tasks, waits, [[order] for order in by_index], middle):
             high = middle
         else:
             low = middle
     return high * step
 
 
-def _orders_of(problem: Problem, tasks: Sequence[Task], device: int) -> Iterator[tuple[int, ...]]:
-    """Orders of the ops of a device that its memory allows, each after what it needs there."""
-    own = [k for k, task in enumerate(tasks) if task.device == device]
-    capacity = problem.capacity[device]
+def _orders_of(problem: Problem, tasks: Sequence[Task], resource: int) -> Iterator[tuple[int, ...]]:
+    """Orders of the ops of a resource that its memory allows, each after what it needs there."""
+    own = [k for k, task in enumerate(tasks) if task.resource == resource]
+    is_device = resource < problem.devices
+    capacity = problem.capacity[resource] if is_device else None
 
     def extend(order: tuple[int, ...], level: Fraction) -> Iterator[tuple[int, ...]]:
         if len(order) == len(own):
             yield order
         for k in own:
-            needs = [other for other, _ in tasks[k].needs if tasks[other].device == device]
+            needs = [other for other, _ in tasks[k].needs if tasks[other].resource == resource]
             if k in order or any(other not in order for other in needs):
                 continue
             if capacity is None or level + tasks[k].taken <= capacity:
                 yield from extend((*order, k), level + tasks[k].change)
 
-    return extend((), problem.static[device])
+    return extend((), problem.static[resource] if is_device else Fraction(0))
 
 
 def _fits(
     tasks: Sequence[Task],
     waits: Sequence[tuple[int, int, int]],
-    orders: Sequence[Sequence[int]],
+    spans: Sequence[Sequence[Sequence[int]]],
     period: int,
 ) -> bool:
     """Whether start times exist with no span above `period` (Bellman and Ford)."""
     distances = [(a, b, tasks[a].duration + lag) for a, b, lag in waits]
     distances += [
-        (order[-1], order[0], tasks[order[-1]].duration - period) for order in orders if order
+        (one[-1], other[0], tasks[one[-1]].duration - period)
+        for span in spans
+        for one in span
+        for other in span
+        if one and other
     ]
     start = [0] * len(tasks)
     for _ in range(len(tasks) + 1):

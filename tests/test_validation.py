@@ -229,7 +229,7 @@ def test_required_fields_are_named() -> None:
 def test_an_unknown_field_that_is_like_none_gets_the_list_of_all() -> None:
     (fault,) = faults(colour="red")
     assert fault.startswith("colour = 'red': unknown field; valid: format, name, source, devices,")
-    assert fault.endswith("memory, objective, time_unit, memory_unit")
+    assert fault.endswith("forward_only, objective, time_unit, memory_unit")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), np.float64("nan")])

@@ -15,7 +15,8 @@ from schedopt.errors import NotApplicableError
 from schedopt.graph import build_graph
 from schedopt.memory import peak_memory
 from schedopt.op import Op
-from schedopt.problem import LagByDirection, Problem
+from schedopt.parts import LagByDirection
+from schedopt.problem import Problem
 from schedopt.schedule import Schedule
 from schedopt.variants import (
     activation,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, Literal
@@ -61,16 +62,27 @@ def fault_of(schedule: Schedule) -> str:
     """What is wrong with a schedule, "" if nothing.
 
     Besides being valid it has to keep equal microbatches in the order of their index, as every
-    search does (`schedopt.graph`).
+    search does (`schedopt.graph`), unless what is recomputed makes them unequal.
     """
     violations = check(schedule)
     if violations:
         return str(violations[0])
+    if schedule.problem.decides:
+        return ""
     factors = schedule.problem.factors
+    return _out_of_order(schedule, lambda op: factors[op.microbatch])
+
+
+def keeps_index_order(schedule: Schedule) -> bool:
+    """Whether all microbatches, equal or not, are in the order of their index everywhere."""
+    return not _out_of_order(schedule, lambda op: None)
+
+
+def _out_of_order(schedule: Schedule, factor_of: Callable[[Op], Fraction | None]) -> str:
     for timed_ops in schedule.timeline.values():
-        latest: dict[tuple[str, int, Fraction], int] = {}
+        latest: dict[tuple[str, int, Fraction | None], int] = {}
         for op, _, _ in timed_ops:
-            equal = op.kind, op.stage, factors[op.microbatch]
+            equal = op.kind, op.stage, factor_of(op)
             if op.microbatch < latest.get(equal, 0):
                 return f"{op} comes after the same op of a later, equal microbatch"
             latest[equal] = op.microbatch

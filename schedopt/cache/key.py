@@ -7,9 +7,11 @@ import json
 from collections.abc import Iterator
 from fractions import Fraction
 from importlib.metadata import version
+from typing import Any
 
 from schedopt.exact import exact
 from schedopt.problem import Problem
+from schedopt.stage import StageData, item
 
 
 def problem_key(problem: Problem) -> str:
@@ -30,35 +32,53 @@ def problem_key(problem: Problem) -> str:
         "objective": problem.objective,
         "devices": list(zip(problem.static, problem.capacity, strict=True)),
         "stages": [
-            (
-                stage.device,
-                [
-                    (kind, duration, stage.memory[kind], stage.transient[kind])
-                    for kind, duration in stage.durations.items()
-                ],
+            (mode, _costs(data), _costs(recomputed) if mode != "never" else [])
+            for mode, data, recomputed in zip(
+                problem.recompute_modes,
+                problem.stage_data,
+                problem.recomputed_stage_data,
+                strict=True,
             )
-            for stage in problem.stage_data
         ],
         "microbatches": problem.factors,
         "links": sorted(_links(problem)),
+        "end of the step": _end_of_step(problem),
     }
     return hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()
 
 
-def _links(problem: Problem) -> Iterator[tuple[int, int, Fraction, Fraction]]:
-    """Pairs of stages of which the later needs the earlier, with the lags forward and backward.
+def _costs(data: StageData) -> list[Any]:
+    kinds = [
+        (kind, duration, data.memory[kind], data.transient[kind])
+        for kind, duration in data.durations.items()
+    ]
+    return [data.device, kinds]
 
-    Of several lags between the same stages the longest decides.
+
+def _end_of_step(problem: Problem) -> list[Any]:
+    part = problem.end_of_step
+    if part is None:
+        return []
+    return [
+        [exact(item(part.reduction, stage)) for stage in range(problem.stage_count)],
+        [exact(item(part.optimizer, device)) for device in range(problem.devices)],
+        [(tied.stages, exact(tied.duration)) for tied in part.tied],
+    ]
+
+
+def _links(problem: Problem) -> Iterator[tuple[int, int, str]]:
+    """Pairs of stages of which the later needs the earlier, with their transfers.
+
+    Of several pure delays between the same stages the longest decides.
     """
-
-    def lags(early: int, late: int) -> tuple[Fraction, Fraction]:
-        return problem.lag_between(early, late), problem.lag_between(late, early)
-
-    links = {(stage, stage + 1): lags(stage, stage + 1) for stage in range(problem.stage_count - 1)}
-    for edge in problem.edges:
-        pair = edge.from_stage, edge.to_stage
-        forward, backward = lags(*pair) if edge.lag is None else (exact(edge.lag),) * 2
-        known = links.get(pair, (forward, backward))
-        links[pair] = max(forward, known[0]), max(backward, known[1])
-    for pair, both in links.items():
-        yield *pair, *both
+    delays: dict[tuple[int, int], tuple[Fraction, Fraction]] = {}
+    for source, target, *both in problem.connections:
+        forward, backward = both
+        if forward.duration or backward.duration:
+            yield source, target, str(both)
+            continue
+        known = delays.get((source, target), (Fraction(0), Fraction(0)))
+        longest = max(forward.latency, known[0]), max(backward.latency, known[1])
+        delays[source, target] = longest
+    for (source, target), longest in delays.items():
+        yield source, target, str(longest)

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from schedopt.classic.pattern import require_placement, schedule_of
+from schedopt.classic.pattern import (
+    require_placement,
+    schedule_of,
+    whole_step,
+)
 from schedopt.op import Op
 from schedopt.problem import Problem
 from schedopt.schedule import Schedule
 
 
+@whole_step
 def dualpipe_v(problem: Problem) -> Schedule:
     """DualPipeV; where it overlaps a forward and a backward, here the forward comes first.
 

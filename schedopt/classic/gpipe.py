@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from schedopt.classic.pattern import schedule_of
+from schedopt.classic.pattern import (
+    schedule_of,
+    whole_step,
+)
 from schedopt.op import Op
 from schedopt.problem import Problem
 from schedopt.schedule import Schedule
 from schedopt.variants import fused
 
 
+@whole_step
 def gpipe(problem: Problem) -> Schedule:
     """All forwards of a device, then all its backwards, with the backward fused.
 

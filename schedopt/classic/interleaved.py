@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from schedopt.classic.pattern import one_forward_one_backward, require_placement, schedule_of
+from schedopt.classic.pattern import (
+    one_forward_one_backward,
+    require_placement,
+    schedule_of,
+    whole_step,
+)
 from schedopt.op import Op
 from schedopt.problem import Problem
 from schedopt.schedule import Schedule
 from schedopt.variants import fused
 
 
+@whole_step
 def interleaved(problem: Problem) -> Schedule:
     """1F1B over chunks, in rounds of p microbatches; fused backward.
 

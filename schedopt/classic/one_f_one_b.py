@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from schedopt.classic.pattern import one_forward_one_backward, require_placement, schedule_of
+from schedopt.classic.pattern import (
+    one_forward_one_backward,
+    require_placement,
+    schedule_of,
+    whole_step,
+)
 from schedopt.op import Op
 from schedopt.problem import Problem
 from schedopt.schedule import Schedule
 from schedopt.variants import fused
 
 
+@whole_step
 def one_f_one_b(problem: Problem) -> Schedule:
     """1F1B with flushes: stage s never holds more than p - s microbatches; fused backward.
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import wraps
 
 import networkx as nx
 
+from schedopt.core import completed, core_of, is_core
 from schedopt.errors import NotApplicableError
 from schedopt.exact import steps
 from schedopt.graph import build_graph
@@ -13,6 +15,7 @@ from schedopt.op import Op, Resource
 from schedopt.placement import named_placement
 from schedopt.problem import Problem
 from schedopt.schedule import Schedule
+from schedopt.variants import fused
 
 _NEEDS = {
     "linear": "one stage on each device, stage s on device s",
@@ -48,7 +51,8 @@ def own_kind(graph: nx.DiGraph[Op], op: Op) -> Op | None:
     """An op of a pattern in the kinds of the problem: for a fused stage B is BW, and W nothing."""
     if op in graph:
         return op
-    return op._replace(kind="BW") if op.kind == "B" else None
+    fused = op._replace(kind="BW")
+    return fused if op.kind == "B" and fused in graph else None
 
 
 def schedule_of(problem: Problem, name: str, sequences: Iterable[Iterable[Op]]) -> Schedule:
@@ -59,6 +63,24 @@ def schedule_of(problem: Problem, name: str, sequences: Iterable[Iterable[Op]]) 
         for device, ops in enumerate(sequences)
     }
     return Schedule.from_order(graph, orders, name=name)
+
+
+def whole_step(pattern: Callable[[Problem], Schedule]) -> Callable[[Problem], Schedule]:
+    """A pattern of F, B and W for any problem: made for the core, completed for the whole.
+
+    Where recomputation is decided, nothing is recomputed.
+    """
+
+    @wraps(pattern)
+    def classic(problem: Problem) -> Schedule:
+        if is_core(problem):
+            return pattern(problem)
+        core = core_of(problem)
+        schedule = pattern(core)
+        graph = build_graph(problem if schedule.problem == core else fused(problem))
+        return Schedule.from_order(graph, completed(schedule.orders, graph), name=schedule.name)
+
+    return classic
 
 
 def best_of(schedules: Iterable[Schedule]) -> Schedule:

@@ -14,7 +14,13 @@ from typing import NamedTuple
 
 import networkx as nx
 
-from schedopt.classic.pattern import best_of, memory_of_activations, own_kind, require_placement
+from schedopt.classic.pattern import (
+    best_of,
+    memory_of_activations,
+    own_kind,
+    require_placement,
+    whole_step,
+)
 from schedopt.classic.squeeze import (
     DRAIN,
     FILL,
@@ -68,6 +74,7 @@ class Block(NamedTuple):
         return list(zip(*ways, strict=True))
 
 
+@whole_step
 def zb_v(problem: Problem) -> Schedule:
     """ZB-V: no bubble in the steady state, with the memory of p activations.
 
@@ -90,6 +97,7 @@ def zb_v(problem: Problem) -> Schedule:
     return _squeezed(problem, "ZB-V", p, blocks, fill_capacity=True)
 
 
+@whole_step
 def v_half(problem: Problem) -> Schedule:
     """V-Half: about half of the memory of 1F1B, floor(p/2) + 1 activations on every device.
 
@@ -108,6 +116,7 @@ def v_half(problem: Problem) -> Schedule:
     return _squeezed(problem, "V-Half", p // 2 + 1, (half_block(p),))
 
 
+@whole_step
 def v_min(problem: Problem) -> Schedule:
     """V-Min: about a third of the memory of 1F1B, floor((p + 4) / 3) activations on every device.
 

@@ -6,7 +6,12 @@ from collections.abc import Callable
 
 import networkx as nx
 
-from schedopt.classic.pattern import best_of, memory_of_activations, require_placement
+from schedopt.classic.pattern import (
+    best_of,
+    memory_of_activations,
+    require_placement,
+    whole_step,
+)
 from schedopt.classic.squeeze import NOMINAL, STEADY, PatternOp, Squeezing, squeeze
 from schedopt.graph import build_graph
 from schedopt.op import Op, Resource
@@ -17,6 +22,7 @@ from schedopt.variants import fused
 SQUEEZINGS = (Squeezing(nominal=True), Squeezing(nominal=False))
 
 
+@whole_step
 def wave(problem: Problem) -> Schedule:
     """Wave-like schedule of Hanayo with the memory of p activations; fused backward.
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from schedopt.classic.pattern import require_placement, schedule_of
+from schedopt.classic.pattern import (
+    require_placement,
+    schedule_of,
+    whole_step,
+)
 from schedopt.op import Op
 from schedopt.problem import Problem
 from schedopt.schedule import Schedule
 
 
+@whole_step
 def zb_h1(problem: Problem) -> Schedule:
     """1F1B with B and W split, and W of stage s put off by s microbatches.
 
@@ -27,6 +32,7 @@ def zb_h1(problem: Problem) -> Schedule:
     return _handcrafted(problem, "ZB-H1", 1)
 
 
+@whole_step
 def zb_h2(problem: Problem) -> Schedule:
     """ZB-H1 with twice as many forwards at the start, and W put off by twice as many.
 

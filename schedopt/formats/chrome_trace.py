@@ -8,7 +8,6 @@ from fractions import Fraction
 from itertools import count
 
 from schedopt.formats.palette import KIND_NAMES_OF_CHROME
-from schedopt.graph import build_graph
 from schedopt.memory import memory_curves
 from schedopt.op import KINDS, Op
 from schedopt.schedule import Schedule, TimedOp
@@ -67,7 +66,7 @@ def _transfers(
 ) -> Iterator[tuple[tuple[int, float], tuple[int, float], str]]:
     """What goes from one device to another: device and time of both ends, and what it is."""
     device_of = schedule.problem.device_of
-    for (source, target), edge in build_graph(schedule.problem).edges.items():
+    for (source, target), edge in schedule.graph.edges.items():
         devices = device_of[source.stage], device_of[target.stage]
         if edge["reason"] in ("activation", "gradient") and devices[0] != devices[1]:
             sent, used = timed_of[source], timed_of[target]

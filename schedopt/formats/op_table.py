@@ -125,7 +125,8 @@ class _Line(NamedTuple):
         stage = whole("stage", problem.stage_count)
         microbatch = whole("microbatch", problem.microbatches)
         device = whole("device", problem.devices)
-        position = whole("position", len(KINDS) * problem.stage_count * problem.microbatches)
+        most = 4 * problem.stage_count * problem.microbatches + bool(problem.end_of_step)
+        position = whole("position", most)
         kind, meaning = cells.get("kind", ""), cells.get("meaning", "")
         known = problem.stage_data[stage].durations if stage < problem.stage_count else KINDS
         if kind not in known:

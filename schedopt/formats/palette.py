@@ -14,6 +14,12 @@ KIND_COLOURS = {
     "B": "#E69F00",  # orange
     "W": "#009E73",  # bluish green
     "BW": "#CC79A7",  # reddish purple
+    "R": "#F0E442",  # yellow
+    "SF": "#C8F0C8",  # pale green
+    "SB": "#303030",  # dark grey
+    "RED": "#2800A0",  # indigo
+    "TIE": "#500050",  # plum
+    "OPT": "#780000",  # maroon
 }
 """Colour of each kind of op."""
 
@@ -22,10 +28,27 @@ KIND_NAMES_OF_CHROME = {
     "B": "thread_state_iowait",
     "W": "thread_state_running",
     "BW": "thread_state_uninterruptible",
+    "R": "yellow",
+    "SF": "good",
+    "SB": "grey",
+    "RED": "rail_animation",
+    "TIE": "rail_idle",
+    "OPT": "terrible",
 }
 """The colours nearest to these that chrome://tracing has; it knows no others."""
 
-KIND_LETTERS = {"F": "F", "B": "B", "W": "W", "BW": "X"}
+KIND_LETTERS = {
+    "F": "F",
+    "B": "B",
+    "W": "W",
+    "BW": "X",
+    "R": "R",
+    "SF": ">",
+    "SB": "<",
+    "RED": "D",
+    "TIE": "T",
+    "OPT": "O",
+}
 """One letter for each kind of op, where there is no colour."""
 
 MEMORY_COLOUR = "#0072B2"  # blue

@@ -25,7 +25,6 @@ from schedopt.formats.palette import (
     shade,
 )
 from schedopt.formats.view import View
-from schedopt.graph import build_graph
 from schedopt.memory import MemoryCurve
 from schedopt.op import Op
 from schedopt.schedule import Schedule, TimedOp
@@ -190,7 +189,7 @@ def transfers_in(schedule: Schedule, view: View, *, most: int | None) -> tuple[L
     }
     first, last = (float(time / schedule.resolution) for time in (view.start, view.end))
     lines: list[Line] = []
-    for source, target, arc in build_graph(schedule.problem).edges(data=True):
+    for source, target, arc in schedule.graph.edges(data=True):
         rows = row_of.get(device_of[source.stage]), row_of.get(device_of[target.stage])
         if arc["reason"] not in ("activation", "gradient") or rows[0] is None or rows[1] is None:
             continue

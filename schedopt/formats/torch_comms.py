@@ -145,7 +145,7 @@ def _transfers_of(op: Op, problem: Problem) -> Iterator[tuple[Action, Action]]:
 
 def _in_one_order(schedule: Schedule) -> Iterator[Op]:
     """All ops, each after what it needs and after those before it on its device, by their end."""
-    graph = build_graph(schedule.problem)
+    graph = schedule.graph
     needs: nx.DiGraph[Op] = nx.DiGraph()
     needs.add_nodes_from(graph)
     needs.add_edges_from(e for e, edge in graph.edges.items() if edge["reason"] != FIFO)

@@ -9,7 +9,20 @@ from hypothesis import given, settings
 from schedopt.cache import key
 from schedopt.cache.key import problem_key
 from schedopt.exact import plain
-from schedopt.problem import Durations, Edge, LagByDirection, Memory, Problem, Transient
+from schedopt.parts import (
+    Durations,
+    Edge,
+    EndOfStep,
+    Extra,
+    LagByDirection,
+    Links,
+    Memory,
+    Recompute,
+    SharedLink,
+    Tied,
+    Transient,
+)
+from schedopt.problem import Problem
 from tests.problems import problems
 
 BASE: dict[str, Any] = {
@@ -71,6 +84,33 @@ CHANGES: dict[str, dict[str, Any]] = {
     "capacity": {"memory": {**BASE["memory"], "capacity": 21}},
     "capacity of a device": {"memory": {**BASE["memory"], "capacity": [20, 21]}},
     "no capacity": {"memory": {**BASE["memory"], "capacity": None}},
+    "recompute": {"recompute": {"mode": "always"}},
+    "recompute to be decided": {"recompute": {"mode": "decide"}},
+    "recompute of one stage": {"recompute": {"mode": ["always", "never", "never", "never"]}},
+    "duration of R": {"recompute": {"mode": "always", "R": 2}},
+    "memory kept until R": {"recompute": {"mode": "always", "kept": 1}},
+    "an extra": {"extras": [{"name": "loss", "stage": 3, "F": 1}]},
+    "static memory of an extra": {"extras": [{"name": "loss", "stage": 3, "static": 1}]},
+    "reduction": {"end_of_step": {"reduction": 1}},
+    "optimizer": {"end_of_step": {"optimizer": 1}},
+    "tied stages": {"end_of_step": {"tied": [{"stages": [0, 3], "duration": 1}]}},
+    "forward only": {"forward_only": True},
+    "no chain": {"chain": False},
+    "links": {"lag": 0, "links": {"size": 1, "bandwidth": 1}},
+    "links that are not occupied": {
+        "lag": 0,
+        "links": {"size": 1, "bandwidth": 1, "occupy": False},
+    },
+    "size of gradients": {"lag": 0, "links": {"size": 1, "gradient_size": 2, "bandwidth": 1}},
+    "latency": {"lag": 0, "links": {"size": 1, "bandwidth": 1, "latency": 1}},
+    "shared links": {
+        "lag": 0,
+        "links": {
+            "size": 1,
+            "bandwidth": 1,
+            "shared": [{"name": "wire", "links": [[0, 1], [1, 0]]}],
+        },
+    },
 }
 
 
@@ -154,10 +194,18 @@ def test_every_field_of_a_problem_either_is_in_the_key_or_decides_nothing() -> N
     names = {"name", "source", "time_unit", "memory_unit"}
     form = {"format", "stages"}
     deciding = {"devices", "placement", "microbatches", "durations", "microbatch_factors"}
-    deciding |= {"lag", "edges", "memory", "objective"}
+    deciding |= {"lag", "chain", "edges", "links", "memory", "objective"}
+    deciding |= {"recompute", "extras", "end_of_step", "forward_only"}
     assert set(Problem.model_fields) == names | form | deciding
     assert set(Durations.model_fields) == {"F", "B", "W", "BW"}
     assert set(Transient.model_fields) == {"F", "B", "W", "BW"}
     assert set(Memory.model_fields) == {"F", "B", "W", "BW", "transient", "static", "capacity"}
     assert set(LagByDirection.model_fields) == {"forward", "backward"}
     assert set(Edge.model_fields) == {"from_stage", "to_stage", "lag"}
+    assert set(Recompute.model_fields) == {"mode", "R", "kept"}
+    links = {"size", "gradient_size", "bandwidth", "latency", "occupy", "shared"}
+    assert set(Links.model_fields) == links
+    assert set(SharedLink.model_fields) == {"name", "links"}
+    assert set(EndOfStep.model_fields) == {"reduction", "optimizer", "tied"}
+    assert set(Tied.model_fields) == {"stages", "duration"}
+    assert set(Extra.model_fields) == {"name", "stage", "F", "B", "W", "memory", "static"}

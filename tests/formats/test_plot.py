@@ -81,7 +81,7 @@ def test_transfers_join_ops_of_different_devices() -> None:
     schedule = two_by_two()
     drawn = lines(draw(schedule))
     assert len(drawn) == 4  # an activation and a gradient for each microbatch
-    assert [[x for x, _ in line] for line in drawn] == [[1, 1], [2, 3], [3, 3], [5, 5]]
+    assert sorted([x for x, _ in line] for line in drawn) == [[1, 1], [2, 3], [3, 3], [5, 5]]
     assert lines(draw(schedule, transfers=False)) == []
 
 

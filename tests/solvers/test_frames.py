@@ -25,7 +25,7 @@ def frames_of(instance, most: int | None = None):
 def test_the_makespan_has_one_frame_with_the_heads_and_tails_of_the_instance():
     instance = instance_of(Problem.uniform(devices=3, microbatches=2, lag=1))
     (frame,) = frames_of(instance)
-    assert frame.device is None
+    assert frame.span is None
     assert frame.head == instance.heads()
     assert frame.tail == instance.tails()
 
@@ -45,7 +45,8 @@ def test_the_period_has_a_frame_per_device_that_binds_the_others_between_its_ops
 
 def test_frames_that_are_left_out_are_spread_over_the_devices():
     instance = instance_of(Problem.uniform(devices=8, microbatches=1, objective="period"))
-    assert [frame.device for frame in frames(instance, most=4)] == [0, 2, 4, 6]
+    spans = [frame.span for frame in frames(instance, most=4)]
+    assert spans == [f"device {device}" for device in (0, 2, 4, 6)]
 
 
 @pytest.mark.parametrize("objective", ["makespan", "period"])

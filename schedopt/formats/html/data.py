@@ -35,7 +35,7 @@ from schedopt.formats.headings import achieved, said, title
 from schedopt.formats.html.tables import comparison, device_table, figures, problem_tables
 from schedopt.formats.palette import CAUSE_COLOURS, MEMORY_COLOUR, OVER_CAPACITY_COLOUR, shade
 from schedopt.formats.tables import MODEL_NOTES, headline, objective_facts
-from schedopt.graph import FIFO, build_graph
+from schedopt.graph import FIFO
 from schedopt.idle import CAUSES, causes
 from schedopt.memory import MemoryCurve, memory_curves
 from schedopt.op import KINDS
@@ -148,7 +148,7 @@ def _ops(schedule: Schedule, *, valid: bool) -> dict[str, Any]:
 
 def _edges(schedule: Schedule, number: Mapping[tuple[str, int], int]) -> list[list[int]]:
     """What the ops of a microbatch give to each other, as forms, and the lag between them."""
-    graph = build_graph(schedule.problem)
+    graph = schedule.graph
     scale = graph.graph["resolution"] / schedule.resolution
     lags = {
         (number[source[:2]], number[target[:2]]): int(arc["lag"] * scale)
