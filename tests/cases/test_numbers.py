@@ -12,6 +12,7 @@ from schedopt.analysis import Row, compare, summary
 from schedopt.classic import one_f_one_b
 from schedopt.formats.tables import MODEL_NOTES
 from schedopt.op import Op
+from schedopt.variants import moved
 from tests.cases.solving import (
     fused_pipeline,
     optimal_schedule,
@@ -142,6 +143,16 @@ def test_N14_transfers_are_a_pure_delay() -> None:
     assert any("pure delay" in note for note in MODEL_NOTES)
 
 
+def test_N14_transfers_that_keep_a_link_busy_are_an_option() -> None:
+    """The same 1 unit for each transfer, and it is the link that takes it."""
+    size = {"size": 1, "bandwidth": 1}
+    assert optimum(pipeline(4, 8, 4, 4, 4, capacity=4, links=size)) == 120
+    slow = pipeline(4, 8, 4, 4, 4, links={"size": 15, "bandwidth": 1})
+    delay = slow.replace(links={"size": 15, "bandwidth": 1, "occupy": False})
+    assert proven(delay).objective == 182
+    assert proven(slow).objective == 233  # 8 outputs in a row take 8 x 15 on every link
+
+
 LAGS = (0, 1, 2, 4)
 
 
@@ -181,6 +192,15 @@ def test_N21_the_head_bounds_the_step(last: int, makespan: int) -> None:
     work = [2, 2, 2, last]
     solution = proven(pipeline(4, 8, work, work, 2, capacity=4))
     assert solution.objective == solution.bound == makespan
+
+
+def test_N21_the_head_as_an_extra_can_be_moved() -> None:
+    """The same head given separately: earlier stages wait less for it, and none still takes 54."""
+    head = {"name": "head", "stage": 3, "F": 1, "B": 1}
+    problem = pipeline(4, 8, 2, 2, 2, capacity=4, extras=[head])
+    assert optimum(problem) == 70
+    assert [optimum(moved(problem, "head", stage)) for stage in (0, 1, 2)] == [67, 66, 68]
+    assert optimum(problem.replace(extras=[])) == 54
 
 
 @pytest.mark.parametrize(("capacity", "makespan"), [(2, 24), (3, 22), (None, 22)])

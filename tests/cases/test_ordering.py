@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 from schedopt import Problem, ProblemError, Schedule, check
 from schedopt.analysis import summary
 from schedopt.classic import interleaved, one_f_one_b, zb_h1
-from schedopt.op import KINDS, Op
-from tests.cases.solving import optimal_schedule, optimum, pipeline
+from schedopt.op import KINDS, Op, Resource
+from tests.cases.solving import checked, optimal_schedule, optimum, pipeline
 
 
 @pytest.mark.parametrize(("edges", "makespan"), [([{"from": 0, "to": 2, "lag": 6}], 21), ([], 11)])
@@ -95,20 +96,47 @@ def test_X15_the_whole_backward_in_two_halves_is_27() -> None:
     assert optimum(pipeline(4, 8, capacity=4)) == 27
 
 
-def test_X26_the_last_stage_is_busy_until_the_end() -> None:
-    """Without the reduction of tied embeddings, which is no op yet: 27 of the 29."""
+def test_X26_tied_embeddings_are_summed_after_the_last_w_of_both_stages() -> None:
+    """The last stage is busy until 27 in any schedule, and the sum of the copies takes 2."""
     assert optimum(pipeline(4, 8, capacity=4)) == 27
+    tied = {"tied": [{"stages": [0, 3], "duration": 2}]}
+    schedule = checked(pipeline(4, 8, capacity=4, end_of_step=tied)).schedule
+    assert schedule is not None
+    assert schedule.makespan == 29
+    (summed,) = schedule.timeline[Resource("network", 0)]
+    assert str(summed.op) == "0TIE0"
+    ends = [timed.end for d in (0, 3) for timed in schedule.by_device[d] if timed.op.kind == "W"]
+    assert summed.start >= max(ends)
+    optimizers = [timed.start for d in (0, 3) for timed in schedule.by_device[d][-1:]]
+    assert min(optimizers) >= summed.end
 
 
-def test_X32_a_problem_without_backward_is_refused() -> None:
-    """Evaluation with the schedule of training was wrong; forward only is not on offer."""
-    with pytest.raises(ProblemError, match="stage 0 has neither B and W nor BW"):
+def test_X21_every_stage_reduces_its_gradients_after_its_last_w() -> None:
+    """The reduction of the last stage was left out; here each is an op that has to be there."""
+    problem = pipeline(3, 3, end_of_step={"reduction": 1})
+    schedule = checked(problem).schedule
+    assert schedule is not None
+    networks = {r.device: ops for r, ops in schedule.timeline.items() if r.kind == "network"}
+    assert [str(networks[d][0].op) for d in range(3)] == ["0RED0", "1RED0", "2RED0"]
+    for device, (reduced,) in networks.items():
+        last = max(t.end for t in schedule.by_device[device] if t.op.kind == "W")
+        assert reduced.start >= last
+    without = {r: ops for r, ops in schedule.timeline.items() if r != Resource("network", 2)}
+    (violation,) = check(replace(schedule, timeline=without))
+    assert str(violation) == "missing: device 2, 2RED0: is not in the schedule"
+
+
+def test_X32_forward_only_takes_m_plus_p_minus_1() -> None:
+    """Evaluation with the schedule of training was wrong; its number of microbatches counts."""
+    problem = Problem(devices=4, microbatches=8, durations={"F": 1}, forward_only=True)
+    assert optimum(problem) == 11
+    assert optimum(problem.replace(microbatches=4)) == 7
+    assert optimum(pipeline(4, 8, forward_only=True)) == 11  # B and W are given and do not count
+
+
+def test_X32_a_problem_without_backward_says_so() -> None:
+    with pytest.raises(ProblemError, match="without a backward set forward_only = true"):
         Problem(devices=4, microbatches=8, durations={"F": 1})
-
-
-def test_X32_a_backward_that_takes_no_time_leaves_m_plus_p_minus_1() -> None:
-    """The optimum of forward only."""
-    assert optimum(pipeline(4, 8, 1, 0, 0)) == 11
 
 
 def test_X33_a_stage_without_weights_takes_no_time_for_them() -> None:

@@ -285,6 +285,16 @@ def test_P18_a_large_vocabulary_on_the_last_stage_bounds_the_step() -> None:
     assert [device.device for device in summary(solution.schedule).busiest] == [7]
 
 
+def test_P18_the_vocabulary_is_an_extra_of_the_last_stage() -> None:
+    """The bundled problem, with 32 microbatches: the surplus of the last stage bounds the step."""
+    problem = load_bundled("vocabulary-p8-m32")
+    solution = proven(problem)
+    assert solution.objective == 7 * 4 + 32 * 33
+    assert solution.schedule is not None
+    assert [device.device for device in summary(solution.schedule).busiest] == [7]
+    assert optimum(problem.replace(extras=[])) == 32 * 12 + 7 * 4
+
+
 def test_P18_spreading_the_vocabulary_gains_what_the_mean_allows() -> None:
     """(28 + 11) / 8 = 4.9 against 11: never less than the mean work of a device."""
     assert sum(SPREAD) == sum(HEAVY_HEAD) == 39
