@@ -15,10 +15,12 @@ from schedopt.solvers.solution import Solution
 from schedopt.variants import (
     activation,
     fused,
+    moved,
     split,
     with_activations_added,
     with_lags_times,
     with_microbatches,
+    with_recompute_mode,
     with_stage_times,
 )
 
@@ -98,7 +100,9 @@ def changes(schedule: Schedule) -> tuple[Change, ...]:
     More memory: one activation of a device (`schedopt.variants.activation`) on each device with
     a capacity if there are at most `ALL_DEVICES`, else on those that are longest idle for want
     of room; and on all of them. A link twice as fast: all lags halved. A stage 10 % faster: the
-    longest stage of each of the busiest devices. One microbatch more. Backward fused, or split.
+    longest stage of each of the busiest devices. An extra on the first stage, on the last, or on
+    the one with the least work. Other modes of recomputation. One microbatch more. Backward fused,
+    or split.
 
     Parameters
     ----------
@@ -115,6 +119,16 @@ def changes(schedule: Schedule) -> tuple[Change, ...]:
     for stage in _slowest_stages(problem, devices):
         faster = with_stage_times(problem, stage, Fraction(9, 10))
         found.append(Change(f"stage {stage} 10 % faster", faster))
+    found += [
+        Change(f"extra {extra.name!r} on stage {stage}", moved(problem, extra.name, stage))
+        for extra in problem.extras
+        for stage in _places_for(problem, extra.stage)
+    ]
+    if problem.recompute is not None:
+        for mode, what in _MODES.items():
+            variant = with_recompute_mode(problem, mode)
+            if variant != problem:
+                found.append(Change(what, variant))
     more = problem.microbatches + 1
     found.append(Change("one microbatch more", with_microbatches(problem, more)))
     for what, variant in (
@@ -144,6 +158,20 @@ def outcomes(
         yield Outcome(change, solution, schedule.objective, schedule.problem.microbatches)
         if solution.interrupted:
             return
+
+
+_MODES = {
+    "decide": "recomputation decided for each microbatch",
+    "always": "everything recomputed",
+    "never": "nothing recomputed",
+}
+
+
+def _places_for(problem: Problem, now: int) -> list[int]:
+    """Stages to which an extra may be moved."""
+    work = [sum(data.durations.values()) for data in problem.stage_data]
+    lightest = work.index(min(work))
+    return sorted({0, lightest, problem.stage_count - 1} - {now})
 
 
 def _memory_changes(problem: Problem, devices: tuple[DeviceIdle, ...]) -> Iterator[Change]:

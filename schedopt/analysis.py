@@ -66,7 +66,7 @@ class Summary:
     objective
         "makespan" or "period": the one that was to be minimised.
     backward
-        "BW" (fused), "B, W" (split), or "mixed".
+        "BW" (fused), "B, W" (split), "mixed", or "none" (forward only).
     transfers
         Transfers of activations and gradients between different devices in one step.
     parameter_copies
@@ -188,11 +188,11 @@ def summary(schedule: Schedule) -> Summary:
 
 def transfers(problem: Problem) -> int:
     """Transfers between different devices in one step: an activation there, a gradient back."""
-    links = {(stage, stage + 1) for stage in range(problem.stage_count - 1)}
-    links |= {(edge.from_stage, edge.to_stage) for edge in problem.edges}
+    pairs = {(connection.source, connection.target) for connection in problem.connections}
     device_of = problem.device_of
-    crossing = sum(device_of[source] != device_of[target] for source, target in links)
-    return 2 * crossing * problem.microbatches
+    crossing = sum(device_of[source] != device_of[target] for source, target in pairs)
+    directions = 1 if problem.forward_only else 2
+    return directions * crossing * problem.microbatches
 
 
 def placement_text(problem: Problem) -> str:
@@ -206,7 +206,8 @@ def placement_text(problem: Problem) -> str:
 
 def _backward(problem: Problem) -> str:
     forms = {data.backward for data in problem.stage_data}
-    return "mixed" if len(forms) > 1 else {"B": "B, W", "BW": "BW"}[forms.pop()]
+    names = {"B": "B, W", "BW": "BW", "": "none"}
+    return "mixed" if len(forms) > 1 else names[forms.pop()]
 
 
 # ---------------------------------------------------------------------- comparison

@@ -7,15 +7,16 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from schedopt.graph import FIFO, attribute
-from schedopt.op import MemoryUse, Op
+from schedopt.op import COMPUTE, MemoryUse, Op
 from schedopt.schedule import Schedule
 
-Reason = Literal["start", "device", "memory", "data", "transfer"]
+Reason = Literal["start", "device", "memory", "link", "data", "transfer"]
 
 REASONS: dict[Reason, str] = {
     "start": "nothing is before it",
     "device": "its device runs the op before it",
     "memory": "its device runs the op before it, and without that there is no room for it",
+    "link": "its link or network is busy with the op before it",
     "data": "an op on the same device, or one without lag, gives what it needs",
     "transfer": "what it needs is on its way from another device",
 }
@@ -59,7 +60,8 @@ def binding(schedule: Schedule) -> dict[Op, Binding]:
     ends = {timed.op: timed.end for ops in schedule.timeline.values() for timed in ops}
     uses = attribute(graph, "memory")
     found: dict[Op, Binding] = {}
-    for timed_ops in schedule.timeline.values():
+    resource_of = attribute(graph, "resource")
+    for resource, timed_ops in schedule.timeline.items():
         crowded = _can_not_be_exchanged(
             [timed.op for timed in timed_ops],
             uses,
@@ -71,10 +73,13 @@ def binding(schedule: Schedule) -> dict[Op, Binding]:
             holds: list[tuple[Fraction | int, Reason, Op | None]] = []
             if previous is not None:
                 reason: Reason = "memory" if timed.op in crowded else "device"
+                if resource.kind != COMPUTE:
+                    reason = "link"
                 holds.append((ends[previous], reason, previous))
             arcs = [a for a in graph.in_edges(timed.op, data=True) if a[2]["reason"] != FIFO]
             for source, _, arc in sorted(arcs, key=lambda arc: (arc[2]["lag"] > 0, arc[0])):
-                kind: Reason = "transfer" if arc["lag"] else "data"
+                sent = resource_of[source].kind != COMPUTE
+                kind: Reason = "transfer" if arc["lag"] or sent else "data"
                 holds.append((ends[source] + arc["lag"] * scale, kind, source))
             holds.append((0, "start", None))
             time, reason, op = max(holds, key=lambda hold: hold[0])  # of equal ones the first

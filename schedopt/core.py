@@ -14,11 +14,12 @@ from typing import Any
 
 import networkx as nx
 
-from schedopt.choices import Orders
+from schedopt.choices import Orders, recomputed_in
 from schedopt.exact import plain
 from schedopt.graph import build_graph
 from schedopt.op import COMPUTE, Op, Resource
 from schedopt.problem import Problem
+from schedopt.schedule import Schedule
 from schedopt.stage import StageData
 from schedopt.timing import earliest_starts
 from schedopt.variants import with_stages
@@ -102,7 +103,7 @@ def completed(orders: Orders, graph: nx.DiGraph[Op]) -> dict[Resource, tuple[Op,
     Parameters
     ----------
     orders
-        Orders of the core, in the kinds of the graph.
+        Orders of the core in the kinds of the graph; R and OPT may be among them.
     graph
         From `schedopt.graph.build_graph`, without open choices.
     """
@@ -110,11 +111,12 @@ def completed(orders: Orders, graph: nx.DiGraph[Op]) -> dict[Resource, tuple[Op,
     compute: dict[Resource, list[Op]] = {
         resource: [] for resource in set(resource_of.values()) if resource.kind == COMPUTE
     }
+    given = {op for ops in orders.values() for op in ops}
     placed: set[Op] = set()
     for resource, ops in orders.items():
         for op in ops:
             r = op._replace(kind="R")
-            if op.kind in ("B", "BW") and r in graph:
+            if op.kind in ("B", "BW") and r in graph and r not in given:
                 compute[resource].append(r)
             compute[resource].append(op)
         placed.update(compute[resource])
@@ -129,6 +131,29 @@ def completed(orders: Orders, graph: nx.DiGraph[Op]) -> dict[Resource, tuple[Op,
         return result
     starts = earliest_starts(graph, result)
     return result | {resource: _by_readiness(ops, starts) for resource, ops in rest.items()}
+
+
+def whole(problem: Problem, orders: Orders, *, name: str = "") -> Schedule:
+    """A schedule of the whole problem from orders of what its devices compute.
+
+    Raises
+    ------
+    ScheduleError, DeadlockError
+        As `Schedule.from_order`.
+    """
+    graph = build_graph(problem, recomputed=recomputed_in(orders))
+    faults = {resource: [op for op in ops if op not in graph] for resource, ops in orders.items()}
+    if any(faults.values()):
+        return Schedule.from_order(graph, orders, name=name)  # which says what is wrong
+    return Schedule.from_order(graph, completed(orders, graph), name=name)
+
+
+def without_links(problem: Problem) -> Problem:
+    """The problem with lags in the place of links, and with the last W or BW as its end."""
+    if problem.links is None and problem.end_of_step is None:
+        return problem
+    lags = {} if problem.links is None else _lags(problem)
+    return problem.replace(**{"links": None, "end_of_step": None, **lags})
 
 
 def _by_readiness(ops: Iterable[Op], starts: dict[Op, int]) -> tuple[Op, ...]:

@@ -6,8 +6,8 @@ by if they were taken away one after the other, the orders of the ops given:
     M      the schedule as it is
       late         M - M_E         ops start later than what they wait for
     M_E    each op as early as its order, its data and the lags allow
-      transfer     M_E - M_0       lags that no work hides
-    M_0    the same without lags
+      transfer     M_E - M_0       lags, links and networks that no work hides
+    M_0    the same without these
       memory       min(M_0 - L, N) an op had what it needs and its device was idle, without room
       order        idle time of the busiest device between fill and drain, for no such reason
       fill, drain  idle time of the busiest device before its first backward and after its last F
@@ -44,7 +44,7 @@ import networkx as nx
 from schedopt.choices import Orders
 from schedopt.exact import to_json
 from schedopt.graph import FIFO, attribute
-from schedopt.op import Op, Resource
+from schedopt.op import COMPUTE, Op, Resource
 from schedopt.schedule import Schedule
 from schedopt.timing import earliest_starts
 
@@ -54,7 +54,7 @@ CAUSES = {
     "fill": "waiting for the first microbatches to come, and to come back",
     "drain": "waiting for the last microbatches to come back",
     "imbalance": "having less work than the busiest device",
-    "transfer": "lags that no work hides",
+    "transfer": "transfers and reductions that no work hides",
     "memory": "an op had what it needs, but no room",
     "order": "the order of the ops, for no reason above",
     "late": "ops that start later than what they wait for",
@@ -169,7 +169,9 @@ def causes_of_orders(
     """
     unit: Fraction = graph.graph["resolution"]
     facts = _Facts(graph, orders)
-    early = facts.length(earliest_starts(graph, orders)) * unit
+    duration = attribute(graph, "duration")
+    starts = earliest_starts(graph, orders)
+    early = max((start + duration[op] for op, start in starts.items()), default=0) * unit
     if makespan < early:
         raise ValueError(f"a makespan of {makespan} is less than the orders need, {early}")
     without_lags = facts.length(facts.starts) * unit
@@ -232,12 +234,14 @@ class _Facts:
     def __init__(self, graph: nx.DiGraph[Op], orders: Orders) -> None:
         self.graph = _without_lags(graph)
         self.orders = {resource: tuple(ops) for resource, ops in orders.items()}
-        self.duration: dict[Op, int] = attribute(graph, "duration")
+        self.duration: dict[Op, int] = attribute(self.graph, "duration")
         self.uses = attribute(graph, "memory")
-        self.starts = earliest_starts(self.graph, orders)
+        compute = {r: ops for r, ops in self.orders.items() if r.kind == COMPUTE}
+        self.starts = earliest_starts(self.graph, compute)
         self.work = dict.fromkeys(range(graph.graph["problem"].devices), 0)
         for resource, ops in self.orders.items():
-            self.work[resource.device] += sum(self.duration[op] for op in ops)
+            if resource.kind == COMPUTE:
+                self.work[resource.device] += sum(self.duration[op] for op in ops)
 
     def end(self, op: Op) -> int:
         return self.starts[op] + self.duration[op]
@@ -260,15 +264,17 @@ class _Facts:
         return max(
             min(head[op] for op in ops) + self.work[resource.device] + min(tail[op] for op in ops)
             for resource, ops in self.orders.items()
-            if ops
+            if ops and resource.kind == COMPUTE
         )
 
     def phases(self, device: int) -> tuple[int, int, int]:
         """Idle time before the first backward, after the last F, and between these."""
-        ops = self.orders.get(Resource("compute", device))
+        ops = self.orders.get(Resource(COMPUTE, device))
         if not ops:
             return 0, 0, 0  # no device has work
-        begin = min(self.starts[op] for op in ops if op.kind in ("B", "BW"))
+        forward_only = not any(op.kind in ("B", "BW") for op in ops)
+        first = ("F",) if forward_only else ("B", "BW")
+        begin = min(self.starts[op] for op in ops if op.kind in first)
         end = max(self.end(op) for op in ops if op.kind == "F")
         fill = between = drain = 0
         for gap in self._gaps(ops):
@@ -283,7 +289,7 @@ class _Facts:
     def no_room(self) -> list[int]:
         """Idle time of each device while an op could run there, but for memory."""
         return [
-            self._no_room(device, self.orders.get(Resource("compute", device), ()))
+            self._no_room(device, self.orders.get(Resource(COMPUTE, device), ()))
             for device in self.work
         ]
 
@@ -332,9 +338,15 @@ class _Facts:
 
 
 def _without_lags(graph: nx.DiGraph[Op]) -> nx.DiGraph[Op]:
-    """The rules of a graph with every lag 0, and without the order of equal microbatches."""
+    """The rules of a graph without transfers, and without the order of equal microbatches.
+
+    Every lag is 0, and ops of links and networks take no time.
+    """
     result: nx.DiGraph[Op] = nx.DiGraph(**graph.graph)
-    result.add_nodes_from(graph.nodes(data=True))
+    result.add_nodes_from(
+        (op, data if data["resource"].kind == COMPUTE else {**data, "duration": 0})
+        for op, data in graph.nodes(data=True)
+    )
     result.add_edges_from(
         (source, target, {**arc, "lag": 0})
         for source, target, arc in graph.edges(data=True)

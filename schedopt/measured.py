@@ -19,6 +19,7 @@ from typing import Any
 import networkx as nx
 
 from schedopt.choices import Orders
+from schedopt.core import without_links
 from schedopt.errors import DeadlockError, Fault, InputError
 from schedopt.graph import FIFO, build_graph
 from schedopt.idle import DeviceIdle, causes_of_orders
@@ -88,9 +89,11 @@ def read_trace(path: str | Path, problem: Problem, *, name: str = "") -> Measure
     if not processes:
         fault = Fault("traceEvents", "", "no row named 'device 0', 'device 1', ... has ops")
         raise InputError("trace", [fault], str(path))
-    graph = build_graph(problem)
+    problem = without_links(problem)
     faults: list[Fault] = []
     for process in sorted(processes, key=lambda process: process.name != name):
+        graph = build_graph(problem, recomputed=process.recomputed)
+        process.forget_others(graph)
         found = process.faults(graph)
         if not found:
             try:
@@ -126,6 +129,17 @@ class _Process:
             self.repeated.append(op)
         self.spans[op] = span
         self.device_of[op] = device
+
+    @property
+    def recomputed(self) -> set[tuple[int, int]]:
+        """Stage and microbatch of each R."""
+        return {(op.stage, op.microbatch) for op in self.spans if op.kind == "R"}
+
+    def forget_others(self, graph: nx.DiGraph[Op]) -> None:
+        """Leave out what ends the step and what is sent: only what devices compute is compared."""
+        for op in [op for op in self.spans if op not in graph]:
+            if op.kind in ("SF", "SB", "RED", "TIE", "OPT"):
+                del self.spans[op], self.device_of[op]
 
     def faults(self, graph: nx.DiGraph[Op]) -> list[Fault]:
         where = f"process {self.name!r}"

@@ -28,6 +28,15 @@ def require_torch(schedule: Schedule) -> None:
 
 def _reasons(schedule: Schedule) -> Iterator[str]:
     problem = schedule.problem
+    if problem.forward_only:
+        yield "it has no backward, and only whole training steps are run there"
+    if not problem.chain:
+        yield "its stages are no chain, and each stage sends to the next one there"
+    if any(op.kind == "R" for ops in schedule.orders.values() for op in ops):
+        yield (
+            "recomputation is no action there: give it to the stages' modules "
+            "(torch.utils.checkpoint), and its time to their backward"
+        )
     for edge in problem.edges:
         yield (
             f"stage {edge.to_stage} needs the output of stage {edge.from_stage}, and only "

@@ -23,7 +23,7 @@ from schedopt.stage import (
     stage_count,
 )
 
-_FORWARD_ONLY = "without a backward set forward_only = true"
+_FORWARD_ONLY = "; without a backward set forward_only = true"
 MAX_DEVICES = 10_000
 MAX_CELLS = 1_000_000
 """Largest number of stages times microbatches that is accepted."""
@@ -211,7 +211,9 @@ class _CrossFields:
                 kinds = kinds_of_stage(durations, stage)
             except ValueError as error:
                 if self._by_stage("durations") or "durations" not in seen:
-                    valid = f"{error}; each stage has B and W, or BW; {_FORWARD_ONLY}"
+                    valid = f"{error}; each stage has B and W, or BW"
+                    if not durations.keys() & {"B", "W", "BW"}:
+                        valid += _FORWARD_ONLY
                     yield Fault("durations", "", valid)
                 seen.add("durations")
                 continue

@@ -23,6 +23,7 @@ import pytest
 from schedopt.bundled import bundled_names
 from schedopt.cache import FOLDER_VARIABLE
 from schedopt.cli import commands, main
+from schedopt.cli.reference import reference
 from schedopt.problem import Problem
 
 ROOT = Path(__file__).parent.parent
@@ -121,12 +122,44 @@ def test_every_field_of_a_problem_is_documented() -> None:
 
 
 def test_every_command_and_bundled_problem_of_the_documentation_exists() -> None:
-    for page in ("README.md", "docs/command-line.md"):
+    for page in ("README.md", "docs/command-line.md", "docs/tutorial.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
         used = re.findall(r"^schedopt ([a-z]+)", text, re.MULTILINE)
         assert used
         assert set(used) <= commands.commands.keys()
         assert set(re.findall(r"\bzb-[\w.]+-p\d+-m\d+", text)) <= set(bundled_names())
+
+
+def links_of(page: Path) -> set[Path]:
+    """Pages of the documentation that a page leads to."""
+    targets = re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    return {(page.parent / target).resolve() for target in targets}
+
+
+def test_the_index_leads_to_every_page() -> None:
+    index = ROOT / "docs" / "index.md"
+    pages = set((ROOT / "docs").glob("*.md")) - {index}
+    assert pages <= links_of(index)
+    assert index in links_of(ROOT / "README.md")
+
+
+def test_the_command_reference_is_that_of_the_commands() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert page == reference(), "run: python -m schedopt.cli.reference > docs/commands.md"
+
+
+def heading_anchors(page: Path) -> set[str]:
+    """Anchors of the headings of a page, as they are made from their text."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_to_headings_lead_to_such_that_exist() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        text = page.read_text(encoding="utf-8")
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", text):
+            other = page.parent / target if target else page
+            assert anchor in heading_anchors(other), (page.name, target, anchor)
 
 
 def test_links_lead_to_files_that_exist() -> None:

@@ -33,6 +33,7 @@ def faults(**fields: Any) -> list[str]:
 NUMBER = "must be a number, written without quotes"
 WHOLE = "must be a whole number"
 PLACEMENTS = "must be one of 'linear', 'interleaved', 'v', 'wave'"
+NO_BACKWARD = "; without a backward set forward_only = true"
 FORMS = "each stage has B and W, or BW"
 
 
@@ -76,7 +77,10 @@ FORMS = "each stage has B and W, or BW"
         ),
         # durations
         ({"durations": 3}, "durations = 3: must be a table of fields"),
-        ({"durations": {"F": 1}}, f"durations: stage 0 has neither B and W nor BW; {FORMS}"),
+        (
+            {"durations": {"F": 1}},
+            f"durations: stage 0 has neither B and W nor BW; {FORMS}{NO_BACKWARD}",
+        ),
         ({"durations": {"F": 1, "B": 1}}, f"durations: stage 0 has no W (and no BW); {FORMS}"),
         ({"durations": {"F": 1, "W": 1}}, f"durations: stage 0 has no B (and no BW); {FORMS}"),
         (

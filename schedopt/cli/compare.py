@@ -55,8 +55,8 @@ def command(
     given = options.change(item.problem if isinstance(item, Schedule) else item)
     if schedules and given != schedules[0].problem:
         raise click.UsageError(
-            "a schedule file is compared as it is: --objective, --capacity and --microbatches "
-            "are for problems"
+            "a schedule file is compared as it is: --objective, --capacity, --microbatches, "
+            "--recompute and --move are for problems"
         )
     for schedule in schedules:
         if violations := check(schedule):

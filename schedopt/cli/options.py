@@ -6,6 +6,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import click
@@ -13,6 +14,7 @@ import click
 from schedopt.errors import ProblemError
 from schedopt.exact import Number
 from schedopt.problem import Problem
+from schedopt.variants import moved, with_recompute_mode
 
 Command = Callable[..., Any]
 
@@ -73,6 +75,8 @@ class SolveOptions(NamedTuple):
     objective: str | None
     capacity: Number | None
     microbatches: int | None
+    recompute: str | None
+    moves: tuple[tuple[str, int], ...] | None
     time_limit: float | None
     workers: int | None
     seed: int
@@ -93,15 +97,60 @@ class SolveOptions(NamedTuple):
         changes = {name: value for name, value in given if value is not None}
         try:
             problem = problem.replace(**changes) if changes else problem
+            for name, stage in self.moves or ():
+                problem = _changed("--move", partial(moved, problem, name, stage))
+            if self.recompute is not None:
+                change = partial(with_recompute_mode, problem, self.recompute)
+                problem = _changed("--recompute", change)
             return problem if self.capacity is None else problem.with_capacity(self.capacity)
         except ProblemError as error:
             raise ProblemError(error.faults, "problem with the options given") from None
+
+
+def _changed(option: str, change: Callable[[], Problem]) -> Problem:
+    try:
+        return change()
+    except ProblemError:
+        raise
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
+
+
+def move(value: str) -> tuple[str, int]:
+    """An extra and the stage that it is moved to: NAME=STAGE.
+
+    Raises
+    ------
+    click.BadParameter
+        For any other text.
+    """
+    name, separator, stage = value.rpartition("=")
+    if not separator or not name or not re.fullmatch(r"\d{1,9}", stage, re.ASCII):
+        raise click.BadParameter(f"{value!r} is not NAME=STAGE, such as loss=3")
+    return name, int(stage)
 
 
 objective_option = click.option(
     "--objective",
     type=click.Choice(["makespan", "period"]),
     help="What to minimise, instead of the problem's own objective.",
+)
+_PART_OPTIONS = (
+    click.option(
+        "--recompute",
+        type=click.Choice(["never", "always", "decide"]),
+        help="What is recomputed, instead of the problem's own mode; decide leaves it to the "
+        "solver, for each microbatch.",
+    ),
+    click.option(
+        "--move",
+        "moves",
+        type=move,
+        multiple=True,
+        metavar="NAME=STAGE",
+        help="Move an extra of the problem (embedding, loss, ...) to a stage; can be given several "
+        "times.",
+    ),
 )
 _PROBLEM_OPTIONS = (
     objective_option,
@@ -117,6 +166,7 @@ _PROBLEM_OPTIONS = (
         metavar="N",
         help="Number of microbatches, instead of the problem's own.",
     ),
+    *_PART_OPTIONS,
 )
 _TIME_LIMIT_OPTION = click.option(
     "--time-limit",
@@ -195,6 +245,13 @@ def many_solves_options(command: Command) -> Command:
         return command(options=options, **values)
 
     return _gathered(limited, (_TIME_LIMIT_EACH_OPTION, *_SEARCH_OPTIONS))
+
+
+def part_options(command: Command) -> Command:
+    """The options `--recompute` and `--move`, for a command with `many_solves_options`."""
+    for option in reversed(_PART_OPTIONS):
+        command = option(command)
+    return command
 
 
 def _gathered(command: Command, options: Sequence[Callable[[Command], Command]]) -> Command:

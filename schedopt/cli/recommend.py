@@ -13,6 +13,7 @@ from schedopt.cli.options import (
     json_option,
     many_solves_options,
     objective_option,
+    part_options,
     quiet_option,
 )
 from schedopt.cli.output import message, print_json, show, warn
@@ -29,6 +30,7 @@ from schedopt.solvers.solution import Solution
 @click.argument("problem", metavar="PROBLEM")
 @click.option("--output", "-o", metavar="FILE", help="Write the recommended schedule to FILE.")
 @objective_option
+@part_options
 @many_solves_options
 @json_option
 @quiet_option

@@ -59,6 +59,8 @@ def command(
       schedopt solve zb-1.5b-p8-m24 -o schedule.json
       schedopt solve problem.toml --capacity 6 --time-limit 20
       schedopt solve problem.toml --objective period --json > solution.json
+      schedopt solve vocabulary-p8-m32 --move "output and loss=0"
+      schedopt solve recompute-p4-m8 --recompute always
 
     Exit code: 0 solved (optimal or feasible), 2 bad input, 3 proven infeasible, 4 nothing found
     in time, 130 interrupted before anything was found. Ctrl-C ends the search and returns the

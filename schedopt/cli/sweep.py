@@ -15,6 +15,7 @@ from schedopt.cli.options import (
     json_option,
     many_solves_options,
     objective_option,
+    part_options,
     quiet_option,
 )
 from schedopt.cli.output import message, picture_style, print_json, show, warn
@@ -70,6 +71,7 @@ def read_option(read: Callable[[str], Value]) -> Callable[..., Value | None]:
 @click.option("--results", metavar="FILE", help="Keep results in FILE, and go on from what it has.")
 @click.option("--output", "-o", metavar="FILE", help="Draw into FILE: .svg, .png, .pdf or .html.")
 @objective_option
+@part_options
 @many_solves_options
 @json_option
 @quiet_option

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from schedopt.exact import text
+from schedopt.exact import exact, text
 from schedopt.formats.tables import percent
 from schedopt.idle import CAUSES, DeviceIdle
 from schedopt.measured import Measured
@@ -37,6 +38,7 @@ def verdict(
             f"Busiest: {_numbers('device', busy)} ({_numbers('stage', stages)}) with "
             f"{text(most, 3)} of {text(length, 3)} {unit}."
         )
+        lines += _extras(problem, stages, most)
     total = totals(devices)
     idle = sum(total.values(), Fraction(0))
     if not idle:
@@ -47,6 +49,22 @@ def verdict(
         f"Devices are idle {share} of the step; {percent(total[cause] / idle)} of that is "
         f"{cause}: {CAUSES[cause]}."
     )
+    return lines
+
+
+def _extras(problem: Problem, stages: Sequence[int], most: Fraction) -> list[str]:
+    """What the extras of the busiest stages take of their work."""
+    lines = []
+    for extra in problem.extras:
+        if extra.stage in stages:
+            kinds = ("F",) if problem.forward_only else ("F", "B", "W")
+            each = sum((exact(getattr(extra, kind)) for kind in kinds), Fraction(0))
+            time = each * sum(problem.factors)
+            if time:
+                lines.append(
+                    f"Of that the extra {extra.name!r} takes {text(time, 3)}, "
+                    f"{percent(time / most)}; --move {shlex.quote(extra.name)}=STAGE moves it."
+                )
     return lines
 
 

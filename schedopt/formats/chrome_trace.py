@@ -8,6 +8,7 @@ from fractions import Fraction
 from itertools import count
 
 from schedopt.formats.palette import KIND_NAMES_OF_CHROME
+from schedopt.formats.rows import rows_of
 from schedopt.memory import memory_curves
 from schedopt.op import KINDS, Op
 from schedopt.schedule import Schedule, TimedOp
@@ -38,12 +39,14 @@ def _events(number: int, schedule: Schedule, arrows: Iterator[int]) -> Iterator[
     scale = "" if seconds is not None else f" (1 of {problem.time_unit} drawn as 1 us)"
     yield from process(number, (schedule.name or problem.name or "schedule") + scale)
     step = schedule.resolution * unit_us
-    timed_of: dict[Op, TimedOp] = {}
-    for device, timed_ops in schedule.by_device.items():
-        yield from thread(number, device, f"device {device}")
-        for timed in timed_ops:
-            timed_of[timed.op] = timed
-            yield _span(number, device, timed, step)
+    timed_of: dict[Op, tuple[int, TimedOp]] = {}
+    rows = rows_of(schedule, range(problem.devices))
+    rows.sort(key=lambda row: problem.devices if row.device is None else row.device)
+    for place, row in enumerate(rows):  # devices first: a row of a device has its number
+        yield from thread(number, place, row.name)
+        for timed in row.timed_ops:
+            timed_of[timed.op] = place, timed
+            yield _span(number, place, timed, step)
     for begin, end, reason in _transfers(schedule, timed_of, step):
         yield from flow(number, next(arrows), reason, "transfer", begin=begin, end=end)
     for curve in memory_curves(schedule):
@@ -53,23 +56,21 @@ def _events(number: int, schedule: Schedule, arrows: Iterator[int]) -> Iterator[
             yield counter(number, name, float(time * unit_us), values)
 
 
-def _span(number: int, device: int, timed: TimedOp, step: Fraction) -> Event:
+def _span(number: int, row: int, timed: TimedOp, step: Fraction) -> Event:
     kind, stage, microbatch = timed.op
     start, end = float(timed.start * step), float(timed.end * step)
     arguments = {"meaning": KINDS[kind], "stage": stage, "microbatch": microbatch}
     more = {"args": arguments, "cname": KIND_NAMES_OF_CHROME[kind]}
-    return span(number, device, str(timed.op), kind, start=start, end=end, **more)
+    return span(number, row, str(timed.op), kind, start=start, end=end, **more)
 
 
 def _transfers(
-    schedule: Schedule, timed_of: Mapping[Op, TimedOp], step: Fraction
+    schedule: Schedule, timed_of: Mapping[Op, tuple[int, TimedOp]], step: Fraction
 ) -> Iterator[tuple[tuple[int, float], tuple[int, float], str]]:
-    """What goes from one device to another: device and time of both ends, and what it is."""
-    device_of = schedule.problem.device_of
+    """What goes from one row to another: row and time of both ends, and what it is."""
     for (source, target), edge in schedule.graph.edges.items():
-        devices = device_of[source.stage], device_of[target.stage]
-        if edge["reason"] in ("activation", "gradient") and devices[0] != devices[1]:
-            sent, used = timed_of[source], timed_of[target]
+        (origin, sent), (goal, used) = timed_of[source], timed_of[target]
+        if edge["reason"] in ("activation", "gradient") and origin != goal:
             begin = sent.end - (sent.end - sent.start) * _INSIDE
             end = used.start + (used.end - used.start) * _INSIDE
-            yield (devices[0], float(begin * step)), (devices[1], float(end * step)), edge["reason"]
+            yield (origin, float(begin * step)), (goal, float(end * step)), edge["reason"]

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from schedopt.core import whole
 from schedopt.errors import Fault, InputError
 from schedopt.exact import resolution, steps, to_json
-from schedopt.graph import build_graph
-from schedopt.op import KINDS, Op, Resource
+from schedopt.op import COMPUTE, KINDS, Op, Resource
 from schedopt.problem import Problem
+from schedopt.rules import Rules
 from schedopt.schedule import Schedule, TimedOp
 
 WHAT = "table of ops"
@@ -24,18 +25,23 @@ PLACE = ("device", "position", "kind", "stage", "microbatch")
 def write_op_table(schedule: Schedule) -> str:
     """One line for each op: device, its position there, kind, meaning, stage, microbatch, times.
 
-    Lines are by device and position. The headings of the times name their unit;
+    Lines are by device and position. If links or networks are busy too, a column "resource" comes
+    first, and their lines after those of the devices. The headings of the times name their unit;
     times are exact: 12, 0.5, or 1/3 where no decimal is.
     """
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     headings = ["device", "position", "kind", "meaning", "stage", "microbatch"]
-    writer.writerow([*headings, *_time_headings(schedule.problem)])
-    for device in range(schedule.problem.devices):
-        for position, (op, start, end) in enumerate(schedule.by_device[device]):
+    rows = {Resource(COMPUTE, device): ops for device, ops in schedule.by_device.items()}
+    others = {r: ops for r, ops in schedule.timeline.items() if r.kind != COMPUTE and ops}
+    first = ["resource"] if others else []
+    writer.writerow([*first, *headings, *_time_headings(schedule.problem)])
+    for resource, timed_ops in {**rows, **others}.items():
+        for position, (op, start, end) in enumerate(timed_ops):
             what = [op.kind, KINDS[op.kind], op.stage, op.microbatch]
             times = [to_json(time * schedule.resolution) for time in (start, end)]
-            writer.writerow([device, position, *what, *times])
+            place = [resource.kind] if others else []
+            writer.writerow([*place, resource.device, position, *what, *times])
     return lines.getvalue()
 
 
@@ -44,7 +50,8 @@ def read_op_table(text: str, problem: Problem, *, source: str = "", name: str = 
 
     Columns may stand in any order. The meaning of a kind can be left out, and is compared if it
     is there. With times, the schedule has these, right or wrong (`schedopt.check` tells); a table
-    without both columns of times is timed as early as possible.
+    without both columns of times is timed as early as possible, and then needs only what devices
+    compute: what links and networks do follows from it (`schedopt.core.completed`).
 
     Raises
     ------
@@ -72,17 +79,21 @@ def read_op_table(text: str, problem: Problem, *, source: str = "", name: str = 
                 lines.append(found)
             else:
                 faults += found
-    faults += _line_faults(lines, problem)
+    faults += _line_faults(lines, problem, timed=timed)
     if faults:
         raise InputError(WHAT, faults, source)
     orders: dict[Resource, list[_Line]] = {
-        Resource("compute", device): [] for device in range(problem.devices)
+        Resource(COMPUTE, device): [] for device in range(problem.devices)
     }
     for line in sorted(lines, key=lambda line: line.position):
-        orders[Resource("compute", line.device)].append(line)
+        orders.setdefault(line.resource, []).append(line)
     if not timed:
-        only_ops = {resource: [line.op for line in of] for resource, of in orders.items()}
-        return Schedule.from_order(build_graph(problem), only_ops, name=name)
+        only_ops = {
+            resource: [line.op for line in of]
+            for resource, of in orders.items()
+            if resource.kind == COMPUTE
+        }
+        return whole(problem, only_ops, name=name)
     step = resolution([problem.time_resolution, *(t for line in lines for t in line.times)])
     timeline = {
         resource: tuple(TimedOp(line.op, *(steps(t, step) for t in line.times)) for line in of)
@@ -95,7 +106,7 @@ class _Line(NamedTuple):
     """One line of a table: an op, where it stands and when."""
 
     number: int
-    device: int
+    resource: Resource
     position: int
     op: Op
     times: tuple[Fraction, ...]
@@ -128,20 +139,35 @@ class _Line(NamedTuple):
         most = 4 * problem.stage_count * problem.microbatches + bool(problem.end_of_step)
         position = whole("position", most)
         kind, meaning = cells.get("kind", ""), cells.get("meaning", "")
-        known = problem.stage_data[stage].durations if stage < problem.stage_count else KINDS
+        rules = Rules(problem, {(stage, microbatch)})
+        known = [k for k in KINDS if stage >= problem.stage_count or _has(rules, k, stage)]
         if kind not in known:
             valid = f"must be one of {', '.join(known)}, as this stage has in the problem"
             faults.append(_fault(number, "kind", kind, valid))
         elif meaning and meaning != KINDS[kind]:
             valid = f"must be {KINDS[kind]!r}: that is what {kind} means here"
             faults.append(_fault(number, "meaning", meaning, valid))
-        if not faults and device != problem.device_of[stage]:
-            valid = f"must be {problem.device_of[stage]}, the device of stage {stage}"
-            faults.append(_fault(number, "device", str(device), valid))
+        op = Op(kind, stage, microbatch)
+        given = Resource(cells.get("resource", COMPUTE), device)
+        if not faults:
+            home = rules.home(op)
+            if given.kind != home.kind:
+                valid = f"must be {home.kind!r}, where {op} runs"
+                faults.append(_fault(number, "resource", given.kind, valid))
+            elif given != home:
+                where = f"the device of stage {stage}" if home.kind == COMPUTE else f"as {home}"
+                valid = f"must be {home.device}, {where}"
+                faults.append(_fault(number, "device", str(device), valid))
         times = tuple(map(time, _time_headings(problem))) if timed else ()
-        return faults or cls(number, device, position, Op(kind, stage, microbatch), times)
+        return faults or cls(number, given, position, op, times)
 
 
+def _has(rules: Rules, kind: str, stage: int) -> bool:
+    """Whether a stage has ops of a kind in the problem."""
+    return rules.knows(Op(kind, stage, 0))
+
+
+_RANK = {kind: rank for rank, kind in enumerate(KINDS)}
 _INDEX = re.compile(r"\d{1,9}", re.ASCII)
 _TIME = re.compile(r"-?\d{1,100}(/[1-9]\d{0,99}|(\.\d{1,100})?([eE][+-]?\d{1,2})?)", re.ASCII)
 """Numbers that are far from too large for a float."""
@@ -158,8 +184,8 @@ def _fault(line: int, heading: str, given: str, valid: str) -> Fault:
 def _heading_faults(headings: Sequence[str], problem: Problem) -> Iterator[Fault]:
     times = _time_headings(problem)
     for heading in dict.fromkeys(headings):
-        if heading not in (*PLACE, "meaning", *times):
-            valid = f"must be one of {', '.join((*PLACE, 'meaning', *times))}"
+        if heading not in (*PLACE, "meaning", "resource", *times):
+            valid = f"must be one of {', '.join((*PLACE, 'meaning', 'resource', *times))}"
             yield Fault("line 1", repr(heading), valid)
         elif headings.count(heading) > 1:
             yield Fault("line 1", repr(heading), "must be there once")
@@ -171,25 +197,27 @@ def _heading_faults(headings: Sequence[str], problem: Problem) -> Iterator[Fault
             )
 
 
-def _line_faults(lines: Sequence[_Line], problem: Problem) -> Iterator[Fault]:
+def _line_faults(lines: Sequence[_Line], problem: Problem, *, timed: bool) -> Iterator[Fault]:
     """What lines are in conflict, and what ops are missing."""
     ops: dict[Op, int] = {}
-    positions: dict[tuple[int, int], int] = {}
+    positions: dict[tuple[Resource, int], int] = {}
     for line in lines:
         if line.op in ops:
             yield Fault(
                 f"line {line.number}", str(line.op), f"is there already: line {ops[line.op]}"
             )
-        place = line.device, line.position
+        place = line.resource, line.position
         if place in positions:
             valid = f"is there already: line {positions[place]}"
             yield Fault(f"line {line.number}", f"position {line.position}", valid)
         ops.setdefault(line.op, line.number)
         positions.setdefault(place, line.number)
-    for stage, data in enumerate(problem.stage_data):
-        for kind in data.durations:
-            absent = [i for i in range(problem.microbatches) if Op(kind, stage, i) not in ops]
-            if absent:
-                shown = ", ".join(str(Op(kind, stage, i)) for i in absent[:3])
-                more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
-                yield Fault("(table)", f"without {shown}{more}", "must have each op once")
+    rules = Rules(problem, {op[1:] for op in ops if op.kind == "R"})
+    missing: dict[tuple[str, int], list[Op]] = {}
+    for op in rules.ops():
+        if op not in ops and (timed or op.kind in ("F", "B", "W", "BW")):
+            missing.setdefault(op[:2], []).append(op)
+    for _, absent in sorted(missing.items(), key=lambda item: (item[0][1], _RANK[item[0][0]])):
+        shown = ", ".join(map(str, absent[:3]))
+        more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
+        yield Fault("(table)", f"without {shown}{more}", "must have each op once")

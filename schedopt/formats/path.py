@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from schedopt.binding import Link
 from schedopt.exact import text
-from schedopt.op import KINDS
+from schedopt.op import COMPUTE, KINDS
 from schedopt.schedule import Schedule
 
 LONGEST_PATTERN = 40
@@ -18,34 +18,39 @@ LONGEST_PATTERN = 40
 
 
 class Visit(NamedTuple):
-    """A part of the path on one device: from `start` to `end`, in the unit of the problem.
+    """A part of the path on one device, link or network, from `start` to `end`.
 
     `wait` is the time between the end of the op that held its first op, and its start.
     """
 
-    device: int
+    place: str
     start: Fraction
     end: Fraction
     wait: Fraction
     links: tuple[Link, ...]
 
     @property
-    def pattern(self) -> tuple[int, str, Fraction]:
+    def pattern(self) -> tuple[str, str, Fraction]:
         """What is alike in visits that are folded."""
-        return self.device, _kinds(self.links), self.wait
+        return self.place, _kinds(self.links), self.wait
 
 
 def visits(schedule: Schedule, path: Sequence[Link]) -> list[Visit]:
     """The parts of a critical path, one for each stay on a device."""
-    unit, device_of = schedule.resolution, schedule.problem.device_of
+    unit = schedule.resolution
     times = {t.op: t for ops in schedule.timeline.values() for t in ops}
+    place_of = {
+        t.op: str(resource.device) if resource.kind == COMPUTE else str(resource)
+        for resource, ops in schedule.timeline.items()
+        for t in ops
+    }
     result: list[Visit] = []
-    for device, group in groupby(path, key=lambda link: device_of[link.op.stage]):
+    for place, group in groupby(path, key=lambda link: place_of[link.op]):
         links = tuple(group)
         start = times[links[0].op].start * unit
         came = links[0].binding.op
         left = Fraction(0) if came is None else times[came].end * unit
-        result.append(Visit(device, start, times[links[-1].op].end * unit, start - left, links))
+        result.append(Visit(place, start, times[links[-1].op].end * unit, start - left, links))
     return result
 
 
@@ -99,7 +104,7 @@ def _row(visit: Visit) -> tuple[str, str, str, str]:
         if visit.wait:
             word = "transfer" if first.binding.reason == "transfer" else "late"
             reason += f", {word} {text(visit.wait, 3)}"
-    return f"{text(visit.start, 3)} to {text(visit.end, 3)}", str(visit.device), ops, reason
+    return f"{text(visit.start, 3)} to {text(visit.end, 3)}", visit.place, ops, reason
 
 
 def _kinds(links: Sequence[Link]) -> str:

@@ -5,7 +5,7 @@ The same schedule and options give the same bytes. Needs matplotlib, the extra `
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from schedopt.formats.palette import (
     shade,
 )
 from schedopt.formats.plot_rows import DASHES, draw_memory, draw_ops, draw_transfers, transfers_in
+from schedopt.formats.rows import rows_of
 from schedopt.formats.view import View
 from schedopt.memory import MemoryCurve, memory_curves
 from schedopt.op import KINDS
@@ -109,7 +110,8 @@ def draw(
     curves = memory_curves(schedule)
     most = None if transfers else MOST_TRANSFERS
     lines = () if transfers is False else transfers_in(schedule, view, most=most)
-    frame = _Frame.of(len(view.devices), width, height)
+    rows = [row.label for row in rows_of(schedule, view.devices)]
+    frame = _Frame.of(len(rows), len(view.devices), width, height)
     figure = Figure(figsize=(frame.width, frame.height), dpi=dpi, facecolor="white")
     left = frame.LEFT / frame.width
     figure.text(left, 1 - 0.32 / frame.height, title(schedule), weight="bold", size=12)
@@ -118,8 +120,8 @@ def draw(
     figure.text(left, 1 - 0.56 / frame.height, achieved(schedule) + shown, size=9, color=_QUIET)
     ops = figure.add_axes(frame.upper)
     memory = figure.add_axes(frame.lower, sharex=ops)
-    _style(ops, schedule, view, frame.row)
-    _style(memory, schedule, view, frame.memory_row)
+    _style(ops, schedule, view, rows, frame.row)
+    _style(memory, schedule, view, list(map(str, view.devices)), frame.memory_row)
     ops.tick_params(labelbottom=False)
     memory.set_xlabel(f"time in {schedule.problem.time_unit}", size=8, color=_QUIET)
     _heading(ops, "ops", "idle")
@@ -151,29 +153,31 @@ class _Frame:
     height: float
     row: float
     memory_row: float
+    rows: int
     devices: int
 
     LEFT, RIGHT, TOP, BETWEEN, BOTTOM = 0.62, 0.72, 0.92, 0.36, 0.94
 
     @classmethod
-    def of(cls, devices: int, width: float, height: float | None) -> _Frame:
+    def of(cls, rows: int, devices: int, width: float, height: float | None) -> _Frame:
         margins = cls.TOP + cls.BETWEEN + cls.BOTTOM
         if height is None:
-            row = 0.3 if devices <= 8 else 0.24 if devices <= 16 else 0.18
+            row = 0.3 if rows <= 8 else 0.24 if rows <= 16 else 0.18
         else:
-            row = max(height - margins, 0.5) / devices / 1.75
+            row = max(height - margins, 0.5) / (rows + 0.75 * devices)
         memory_row = 0.75 * row
-        return cls(width, margins + devices * (row + memory_row), row, memory_row, devices)
+        whole = margins + rows * row + devices * memory_row
+        return cls(width, whole, row, memory_row, rows, devices)
 
     @property
     def upper(self) -> tuple[float, float, float, float]:
         """Rectangle of the ops, as a share of the figure."""
-        return self._rectangle(self.TOP, self.devices * self.row)
+        return self._rectangle(self.TOP, self.rows * self.row)
 
     @property
     def lower(self) -> tuple[float, float, float, float]:
         """Rectangle of the memory."""
-        top = self.TOP + self.devices * self.row + self.BETWEEN
+        top = self.TOP + self.rows * self.row + self.BETWEEN
         return self._rectangle(top, self.devices * self.memory_row)
 
     def _rectangle(self, top: float, height: float) -> tuple[float, float, float, float]:
@@ -187,13 +191,13 @@ class _Frame:
         )
 
 
-def _style(axes: Axes, schedule: Schedule, view: View, row: float) -> None:
-    """Rows of devices from the top down, on the time axis."""
-    count = len(view.devices)
+def _style(axes: Axes, schedule: Schedule, view: View, labels: Sequence[str], row: float) -> None:
+    """Rows with their labels from the top down, on the time axis."""
+    count = len(labels)
     axes.set_xlim(float(view.start), float(view.end))
     axes.set_ylim(count, 0)
     size = min(8.0, row * _POINTS * 0.6)
-    axes.set_yticks([row + 0.5 for row in range(count)], list(map(str, view.devices)), size=size)
+    axes.set_yticks([row + 0.5 for row in range(count)], labels, size=size)
     axes.set_ylabel("device", size=8, color=_QUIET)
     axes.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text(float(value))))
@@ -224,7 +228,8 @@ def _legend(
     schedule: Schedule, view: View, curves: tuple[MemoryCurve, ...], *, transfers: bool
 ) -> Iterator[Artist]:
     problem = schedule.problem
-    kinds = {timed.op.kind for device in view.devices for timed in schedule.by_device[device]}
+    rows = rows_of(schedule, view.devices)
+    kinds = {timed.op.kind for row in rows for timed in row.timed_ops}
     chunks = max(map(len, problem.stages_on))
     for kind in KINDS:
         if kind in kinds:

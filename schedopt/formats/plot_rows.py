@@ -24,6 +24,7 @@ from schedopt.formats.palette import (
     Shade,
     shade,
 )
+from schedopt.formats.rows import rows_of
 from schedopt.formats.view import View
 from schedopt.memory import MemoryCurve
 from schedopt.op import Op
@@ -67,12 +68,12 @@ def draw_ops(axes: Axes, schedule: Schedule, view: View, *, row_points: float) -
     """
     boxes = list(_boxes(schedule, view))
     if len(boxes) > MOST_BOXES:
-        _draw_image(axes, boxes, view)
+        _draw_image(axes, boxes, view, len(rows_of(schedule, view.devices)))
     else:
         _draw_boxes(axes, boxes)
         size = min(7.0, row_points * 0.5)
         _draw_labels(axes, boxes, size, len(str(schedule.problem.microbatches - 1)))
-    for row in range(len(view.devices)):
+    for row in range(len(rows_of(schedule, view.devices))):
         busy = sum(box.end - box.start for box in boxes if box.row == row)
         idle = max(0.0, 1 - busy / float(view.end - view.start))
         _at_right(axes, row, f"{100 * idle:.1f} %")
@@ -85,8 +86,8 @@ def _boxes(schedule: Schedule, view: View) -> Iterator[_Box]:
     looks: dict[tuple[str, int, bool], Shade] = {}
     first, last = (float(time / schedule.resolution) for time in (view.start, view.end))
     unit = float(schedule.resolution)
-    for row, device in enumerate(view.devices):
-        for (kind, stage, microbatch), start, end in schedule.by_device[device]:
+    for row, shown in enumerate(rows_of(schedule, view.devices)):
+        for (kind, stage, microbatch), start, end in shown.timed_ops:
             if start >= last or end <= first:
                 continue
             key = kind, chunk_of.get(stage, 0), microbatch % 2 == 1
@@ -130,19 +131,19 @@ def _draw_labels(axes: Axes, boxes: Sequence[_Box], size: float, digits: int) ->
             )
 
 
-def _draw_image(axes: Axes, boxes: Sequence[_Box], view: View) -> None:
+def _draw_image(axes: Axes, boxes: Sequence[_Box], view: View, rows: int) -> None:
     columns = round(_points_per_unit(axes) * float(view.end - view.start) / 72 * axes.figure.dpi)
     edges = np.linspace(float(view.start), float(view.end), columns + 1)
     lines, gap = 11, 1
-    image = np.zeros((len(view.devices) * (lines + 2 * gap), columns, 4))
-    for row in range(len(view.devices)):
+    image = np.zeros((rows * (lines + 2 * gap), columns, 4))
+    for row in range(rows):
         top = row * (lines + 2 * gap) + gap
         own = [box for box in boxes if box.row == row]
         image[top : top + lines, :, :3] = _mean_colours(own, edges)
         image[top : top + lines, :, 3] = 1
     axes.imshow(
         image,
-        extent=(float(view.start), float(view.end), len(view.devices), 0),
+        extent=(float(view.start), float(view.end), rows, 0),
         aspect="auto",
         interpolation="none",
         zorder=2,
@@ -182,18 +183,16 @@ def transfers_in(schedule: Schedule, view: View, *, most: int | None) -> tuple[L
     most
         Give none if there are more than this.
     """
-    row_of = {device: row for row, device in enumerate(view.devices)}
-    device_of, unit = schedule.problem.device_of, float(schedule.resolution)
-    times: dict[Op, TimedOp] = {
-        timed.op: timed for device in view.devices for timed in schedule.by_device[device]
-    }
+    rows_shown, unit = rows_of(schedule, view.devices), float(schedule.resolution)
+    times: dict[Op, TimedOp] = {timed.op: timed for row in rows_shown for timed in row.timed_ops}
+    row_of = {timed.op: place for place, row in enumerate(rows_shown) for timed in row.timed_ops}
     first, last = (float(time / schedule.resolution) for time in (view.start, view.end))
     lines: list[Line] = []
     for source, target, arc in schedule.graph.edges(data=True):
-        rows = row_of.get(device_of[source.stage]), row_of.get(device_of[target.stage])
+        rows = row_of.get(source), row_of.get(target)
         if arc["reason"] not in ("activation", "gradient") or rows[0] is None or rows[1] is None:
             continue
-        if rows[0] == rows[1] or source not in times or target not in times:
+        if rows[0] == rows[1]:
             continue
         begin, end = times[source].end, times[target].start
         if begin > last or end < first:

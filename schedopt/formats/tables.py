@@ -12,13 +12,25 @@ from rich.text import Text
 from schedopt.analysis import DeviceSummary, Row, Summary
 from schedopt.exact import text
 from schedopt.formats.palette import OVER_CAPACITY_COLOUR
+from schedopt.problem import Problem
 
-MODEL_NOTES = (
-    "B is the gradient of the input, W that of the weights, BW both in one op.",
-    "A transfer between devices is a pure delay: it keeps neither a device nor a link busy.",
-    "Peak memory includes static memory, but no buffers of transfers.",
+PURE_DELAY = (
+    "A transfer between devices is a pure delay: it keeps neither a device nor a link busy."
 )
-"""What every figure assumes."""
+BUSY_LINKS = "A transfer keeps its link busy for size / bandwidth, and no device."
+
+
+def model_notes(*problems: Problem) -> list[str]:
+    """What every figure of these problems assumes."""
+    occupied = {problem.links is not None and problem.links.occupy for problem in problems}
+    notes = ["B is the gradient of the input, W that of the weights, BW both in one op."]
+    notes += [PURE_DELAY] if False in occupied or not occupied else []
+    notes += [BUSY_LINKS] if True in occupied else []
+    if any(problem.recompute is not None for problem in problems):
+        notes.append("R is the forward once more, where activations are recomputed.")
+    if any(problem.end_of_step is not None for problem in problems):
+        notes.append("Work of a device includes its optimizer step, not reductions on its network.")
+    return [*notes, "Peak memory includes static memory, but no buffers of transfers."]
 
 
 def percent(share: Fraction | float) -> str:
@@ -152,7 +164,7 @@ def comparison_notes(rows: Sequence[Row]) -> list[str]:
         )
     notes.append("* the objective; the best schedule that fits is in bold.")
     notes.append("bubble: idle share 1 - work / (devices x time) of the time to its left.")
-    notes.extend(MODEL_NOTES)
+    notes.extend(model_notes(*(row.schedule.problem for row in rows if row.schedule)))
     notes.append("Each classic order is timed with the durations and lags of this problem.")
     if any(row.recut for row in rows):
         notes.append(

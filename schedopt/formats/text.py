@@ -19,6 +19,7 @@ from schedopt.formats.palette import (
     OVER_CAPACITY_COLOUR,
     shade,
 )
+from schedopt.formats.rows import rows_of
 from schedopt.formats.view import View
 from schedopt.memory import MemoryCurve, memory_curves
 from schedopt.op import KINDS
@@ -53,6 +54,8 @@ def gantt(
 ) -> Text:
     """Gantt chart with one row per device, and its share of idle time in the span that is shown.
 
+    Networks and links that are busy have rows of their own (`schedopt.formats.rows`).
+
     Each column of characters is a slice of time. It shows the op that fills more than half of it;
     or idle time, if that fills more than half; or else one of the kinds of op in it, such that
     from column to column each kind gets its share. A schedule of any size so keeps its shape.
@@ -77,10 +80,9 @@ def gantt(
     chunks = max(map(len, problem.stages_on))
     result = Text(no_wrap=True)
     _append_axis(result, scale, glyphs, right="idle")
-    for device in view.devices:
-        timed_ops = schedule.by_device[device]
-        result.append(f"{device:>{_LEFT - 1}} ")
-        for cell, run in itertools.groupby(_cells(timed_ops, problem, scale)):
+    for row in rows_of(schedule, view.devices):
+        result.append(f"{row.label:>{_LEFT - 1}} ")
+        for cell, run in itertools.groupby(_cells(row.timed_ops, problem, scale)):
             columns = len(list(run))
             if cell is None:
                 result.append((" " if colour else glyphs.idle) * columns)
@@ -88,7 +90,7 @@ def gantt(
                 result.append(_box(cell, columns), _style(cell, chunks))
             else:
                 result.append(_letters(cell, columns, glyphs.fill))
-        busy = sum(end - start for start, end in map(scale.span, timed_ops))
+        busy = sum(end - start for start, end in map(scale.span, row.timed_ops))
         result.append(f"{_percent(1 - Fraction(busy, scale.total)):>{_RIGHT}}\n")
     kinds = {timed.op.kind for ops in schedule.timeline.values() for timed in ops}
     entries = [_legend_entry(kind, colour=colour) for kind in KINDS if kind in kinds]
@@ -182,8 +184,8 @@ class _Scale(NamedTuple):
         start, end = steps(view.start / step, part), steps(view.end / step, part)
         scale = cls(start, end, part.denominator, available, step, schedule.problem.time_unit)
         # if every op can have a whole number of columns, equal ops get equal boxes
-        rows = (schedule.by_device[device] for device in view.devices)
-        places = (place for row in rows for timed in row for place in scale.span(timed))
+        rows = rows_of(schedule, view.devices)
+        places = (place for row in rows for timed in row.timed_ops for place in scale.span(timed))
         units = scale.total // math.gcd(scale.total, *places)
         return scale._replace(
             columns=available // units * units if units <= available else available

@@ -21,6 +21,7 @@ from itertools import pairwise
 
 import networkx as nx
 
+from schedopt.core import whole
 from schedopt.errors import Fault, InputError
 from schedopt.formats.torch_actions import (
     REDUCE_GRAD,
@@ -34,7 +35,7 @@ from schedopt.formats.torch_actions import (
     table_of,
 )
 from schedopt.formats.torch_csv import ComputeOps, misplaced
-from schedopt.graph import FIFO, build_graph
+from schedopt.graph import FIFO
 from schedopt.op import Op
 from schedopt.problem import Problem
 from schedopt.schedule import Schedule
@@ -127,7 +128,7 @@ def read_torch_comms(
         faults = faults or list(_order_faults(places, problem))
     if faults:
         raise InputError(WHAT, faults, source)
-    return Schedule.from_order(build_graph(problem), found.orders, name=name)
+    return whole(problem, found.orders, name=name)
 
 
 def _transfers_of(op: Op, problem: Problem) -> Iterator[tuple[Action, Action]]:

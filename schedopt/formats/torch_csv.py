@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from schedopt.core import whole
 from schedopt.errors import Fault, InputError
 from schedopt.formats.torch_actions import (
     LETTERS,
@@ -18,7 +19,6 @@ from schedopt.formats.torch_actions import (
     cells_of,
     table_of,
 )
-from schedopt.graph import build_graph
 from schedopt.op import KINDS, Op, Resource
 from schedopt.problem import Problem
 from schedopt.schedule import Schedule
@@ -86,7 +86,7 @@ def read_torch_csv(
     found = ComputeOps.read(cells, problem, b_means)
     if found.faults:
         raise InputError(WHAT, found.faults, source)
-    return Schedule.from_order(build_graph(problem), found.orders, name=name)
+    return whole(problem, found.orders, name=name)
 
 
 class ComputeOps(NamedTuple):

@@ -37,7 +37,7 @@ def test_the_report_says_where_the_time_goes(run: Run, slow_link: Path) -> None:
         r"^Critical path: 148 units = 132 in \d+ ops \+ 16 in 16 transfers$",
         r"^ 0 to 4 +0 +0F0$",
         r"^ 5 to 9 +1 +1F0 +after 0F0, transfer 1$",
-        r"^transfer: lags that no work hides\.$",
+        r"^transfer: transfers and reductions that no work hides\.$",
     ):
         assert re.search(pattern, result.out, re.MULTILINE), (pattern, result.out)
 

@@ -36,14 +36,15 @@ class Chart {
     this.overlay.setAttribute("aria-label", `ops and memory over time: ${schedule.title}, ${schedule.achieved}`);
     this.host = element("div", "canvases", this.canvas, this.overlay);
     const rows = schedule.devices.length;
+    this.memories = schedule.devices.filter(({ memory }) => memory !== null); // of the devices, which come first
     this.row = rows <= 8 ? 26 : rows <= 16 ? 20 : 15;
     this.memoryRow = Math.round(this.row * 0.85);
     this.bottomOfOps = TOP + rows * this.row;
     this.topOfMemory = this.bottomOfOps + BETWEEN;
-    this.height = this.topOfMemory + rows * this.memoryRow + BOTTOM;
+    this.height = this.topOfMemory + this.memories.length * this.memoryRow + BOTTOM;
     const most = schedule.devices.map((row) => row.microbatch.reduce((a, b) => Math.max(a, b), 0));
     this.labelWidth = String(Math.max(...most)).length * 6.6 + 3;
-    this.fullest = Math.max(...schedule.devices.map(({ memory }) => Math.max(memory.peak, memory.capacity ?? 0))) || 1;
+    this.fullest = Math.max(...this.memories.map(({ memory }) => Math.max(memory.peak, memory.capacity ?? 0))) || 1;
   }
 
   resize() {
@@ -63,9 +64,10 @@ class Chart {
   /** What is at a point: {device, time, area: "ops" or "memory"}, or null. */
   at(x, y) {
     if (x < LEFT || x > this.right) return null;
-    for (const [area, top, height] of [["ops", TOP, this.row], ["memory", this.topOfMemory, this.memoryRow]]) {
+    const areas = [["ops", TOP, this.row, this.schedule.devices], ["memory", this.topOfMemory, this.memoryRow, this.memories]];
+    for (const [area, top, height, rows] of areas) {
       const device = Math.floor((y - top) / height);
-      if (device >= 0 && device < this.schedule.devices.length) return { device, time: this.time(x), area };
+      if (device >= 0 && device < rows.length) return { device, time: this.time(x), area };
     }
     return null;
   }
@@ -84,9 +86,11 @@ class Chart {
     this.drawHeading("ops", "idle", TOP - 8);
     this.drawHeading(`memory in ${this.schedule.memory_unit}`, "peak", this.topOfMemory - 7);
     this.schedule.devices.forEach((row, device) => {
-      this.drawRow(device, TOP + device * this.row, this.row, this.drawOps(row, TOP + device * this.row));
+      this.drawRow(row, TOP + device * this.row, this.row, this.drawOps(row, TOP + device * this.row));
+    });
+    this.memories.forEach((row, device) => {
       const top = this.topOfMemory + device * this.memoryRow;
-      this.drawRow(device, top, this.memoryRow, drawMemory(this, row.memory, top));
+      this.drawRow(row, top, this.memoryRow, drawMemory(this, row.memory, top));
     });
   }
 
@@ -121,10 +125,10 @@ class Chart {
     c.stroke();
   }
 
-  /** Number of a device, and a figure of what is shown of it. */
-  drawRow(device, top, height, { words, colour = theme.ink }) {
+  /** Label of a row, and a figure of what is shown of it. */
+  drawRow({ label }, top, height, { words, colour = theme.ink }) {
     const y = top + height / 2 + 4;
-    this.words(String(device), LEFT - 8, y, theme.quiet, "right");
+    this.words(label, LEFT - 8, y, theme.quiet, "right");
     this.words(words, this.right + 8, y, colour, "left");
   }
 

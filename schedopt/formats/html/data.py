@@ -14,6 +14,8 @@ source          position, over all devices, of the op that it waits for; -1 for 
 slack           {position in the device: time by which it starts later than that}
 ==============  ==================================================================
 
+After the devices come their networks and the links, which have no memory.
+
 What an op needs is the same for every microbatch: ``edges`` are [form, form, lag].
 
 Memory is [time, amount] as two arrays of differences, each from the value before, the first from 0.
@@ -34,7 +36,8 @@ from schedopt.exact import steps
 from schedopt.formats.headings import achieved, said, title
 from schedopt.formats.html.tables import comparison, device_table, figures, problem_tables
 from schedopt.formats.palette import CAUSE_COLOURS, MEMORY_COLOUR, OVER_CAPACITY_COLOUR, shade
-from schedopt.formats.tables import MODEL_NOTES, headline, objective_facts
+from schedopt.formats.rows import rows_of
+from schedopt.formats.tables import headline, model_notes, objective_facts
 from schedopt.graph import FIFO
 from schedopt.idle import CAUSES, causes
 from schedopt.memory import MemoryCurve, memory_curves
@@ -71,7 +74,7 @@ def page_data(schedules: Sequence[Schedule]) -> dict[str, Any]:
             for name, meaning in CAUSES.items()
         ],
         "colours": {"memory": MEMORY_COLOUR, "over": OVER_CAPACITY_COLOUR},
-        "notes": list(MODEL_NOTES),
+        "notes": model_notes(*(schedule.problem for schedule in schedules)),
         "comparison": comparison(found),
         "schedules": [_schedule(*pair) for pair in found],
     }
@@ -111,7 +114,9 @@ def _ratio(step: Fraction) -> list[int]:
 def _ops(schedule: Schedule, *, valid: bool) -> dict[str, Any]:
     """The forms of ops, and the arrays of each device."""
     problem = schedule.problem
-    rows = [schedule.by_device[device] for device in range(problem.devices)]
+    shown = rows_of(schedule, range(problem.devices))
+    shown.sort(key=lambda row: problem.devices if row.device is None else row.device)
+    rows = [row.timed_ops for row in shown]
     forms = sorted({timed.op[:2] for row in rows for timed in row}, key=lambda f: (f[1], f[0]))
     number = {form: index for index, form in enumerate(forms)}
     position = {op: index for index, op in enumerate(t.op for row in rows for t in row)}
@@ -119,12 +124,15 @@ def _ops(schedule: Schedule, *, valid: bool) -> dict[str, Any]:
     reasons = list(REASONS)
     curves = memory_curves(schedule)
     devices = []
-    for device, row in enumerate(rows):
+    for place_of_row, row in enumerate(rows):
+        label, name, device, _ = shown[place_of_row]
         held = [holds[timed.op] for timed in row] if valid else []
         ends = [0, *(timed.end for timed in row)]
         devices.append(
             {
-                "stages": list(problem.stages_on[device]),
+                "label": label,
+                "name": name,
+                "stages": [] if device is None else list(problem.stages_on[device]),
                 "form": [number[timed.op[:2]] for timed in row],
                 "microbatch": [timed.op.microbatch for timed in row],
                 "gap": [timed.start - end for timed, end in zip(row, ends, strict=False)],
@@ -136,7 +144,7 @@ def _ops(schedule: Schedule, *, valid: bool) -> dict[str, Any]:
                     for place, hold in enumerate(held)
                     if hold.slack
                 },
-                "memory": _memory(schedule, curves[device]),
+                "memory": None if device is None else _memory(schedule, curves[device]),
             }
         )
     return {
@@ -147,13 +155,16 @@ def _ops(schedule: Schedule, *, valid: bool) -> dict[str, Any]:
 
 
 def _edges(schedule: Schedule, number: Mapping[tuple[str, int], int]) -> list[list[int]]:
-    """What the ops of a microbatch give to each other, as forms, and the lag between them."""
+    """What the ops of a microbatch give to each other, as forms, and the lag between them.
+
+    What waits for all microbatches at the end of the step is not among them.
+    """
     graph = schedule.graph
     scale = graph.graph["resolution"] / schedule.resolution
     lags = {
         (number[source[:2]], number[target[:2]]): int(arc["lag"] * scale)
         for source, target, arc in graph.edges(data=True)
-        if arc["reason"] != FIFO and source[:2] in number and target[:2] in number
+        if arc["reason"] not in (FIFO, "step") and {source[:2], target[:2]} <= number.keys()
     }
     return [[*forms, lag] for forms, lag in sorted(lags.items())]
 

@@ -28,7 +28,7 @@ function decode(raw) {
     offset += count;
     schedule.devices.push({
       ...device, start, end,
-      memory: {
+      memory: device.memory && {
         time: sums(device.memory.time, time),
         amount: sums(device.memory.amount, memory),
         peak: device.memory.peak * memory,

@@ -9,7 +9,7 @@ function describe(chart, { device, time, area }, data) {
   else if (op) lines.push(...opLines(schedule, op, data));
   else lines.push(...idleLines(schedule, device, time, data));
   if (area === "memory") lines.push(element("div", "", `at ${number(time)} ${data.unit}`));
-  lines.push(element("div", "", `${area === "memory" ? "" : "memory then: "}${amountText(schedule, row, time)}`));
+  if (row.memory) lines.push(element("div", "", `${area === "memory" ? "" : "memory then: "}${amountText(schedule, row, time)}`));
   return lines;
 }
 
@@ -20,7 +20,7 @@ function opLines(schedule, op, data) {
   name.append(element("span", "quiet", `  ${kindText(form.kind, data)}`));
   return [
     name,
-    element("div", "quiet", `stage ${form.stage}, microbatch ${row.microbatch[op.place]}, device ${op.device}`),
+    element("div", "quiet", `stage ${form.stage}, microbatch ${row.microbatch[op.place]}, ${row.name}`),
     element("div", "", spanText(startOf(schedule, op), endOf(schedule, op), data)),
     element("div", "", whyText(schedule, op, data)),
   ];
@@ -31,7 +31,7 @@ function idleLines(schedule, device, time, data) {
   const from = before < 0 ? 0 : row.end[before], more = next.place < row.start.length;
   const to = more ? row.start[next.place] : schedule.makespan;
   return [
-    element("div", "op", `device ${device} is idle`),
+    element("div", "op", `${row.name} is idle`),
     element("div", "", spanText(from, to, data)),
     more ? element("div", "", `then ${opName(schedule, next)}; ${whyText(schedule, next, data)}`) : null,
   ];
@@ -80,7 +80,7 @@ function panelOf({ schedule, op, chain, related }, data, choose) {
   const source = bindingOf(schedule, op)?.source ?? null;
   const previous = neighbour(schedule, op, -1), next = neighbour(schedule, op, 1);
   const row = schedule.devices[op.device], start = startOf(schedule, op), end = endOf(schedule, op);
-  const parts = chainParts(schedule, chain), amounts = [["at its start", start], ["after it", end]];
+  const parts = chainParts(schedule, chain), amounts = row.memory ? [["at its start", start], ["after it", end]] : [];
   return [
     button("×", "close (Escape)", () => choose(null)),
     ...opLines(schedule, op, data),

@@ -87,7 +87,7 @@ function heading() {
 function toolbar() {
   const kinds = data.kinds.map(({ name, colour, meaning }) => explained(swatch(colour), name, meaning));
   const memory = swatch(data.colours.memory);
-  const limited = schedules.some(({ devices }) => devices.some((row) => row.memory.capacity !== null));
+  const limited = schedules.some(({ devices }) => devices.some((row) => row.memory && row.memory.capacity !== null));
   memory.style.opacity = "var(--memory)";
   return element("div", "card toolbar",
     element("div", "controls",
