@@ -50,6 +50,7 @@ def build_graph(
     *,
     recomputed: Collection[Cell] = (),
     choices_open: bool = False,
+    choices_in_order: bool = False,
     index_order: bool = False,
 ) -> nx.DiGraph[Op]:
     """Build the graph of a problem.
@@ -63,9 +64,11 @@ def build_graph(
     choices_open
         Leave open what is recomputed: there is an R wherever it is decided, which takes no time
         if it directly follows its F. Then it has no effect, and stands for no recomputation.
+    choices_in_order
+        Also keep microbatches in the order of their index that are unequal by what is recomputed.
     index_order
-        Also keep microbatches in the order of their index that are not equal: a heuristic that
-        makes the search smaller and can lose the optimum.
+        Also keep those in order that have unequal lengths. Both are heuristics that make the search
+        smaller and can lose the optimum.
 
     Returns
     -------
@@ -74,7 +77,8 @@ def build_graph(
         ``memory_resolution`` (`fractions.Fraction`, unit of the problem per step);
         ``capacity`` (device -> int or None) and ``static`` (device -> int), in memory steps.
     """
-    return _Builder(problem, frozenset(recomputed), choices_open, index_order).graph
+    in_order = choices_in_order or index_order or not problem.decides
+    return _Builder(problem, frozenset(recomputed), choices_open, in_order, index_order).graph
 
 
 def attribute(graph: nx.DiGraph[Op], name: str) -> dict[Op, Any]:
@@ -92,7 +96,12 @@ class _Row(NamedTuple):
 
 class _Builder:
     def __init__(
-        self, problem: Problem, recomputed: frozenset[Cell], choices_open: bool, index_order: bool
+        self,
+        problem: Problem,
+        recomputed: frozenset[Cell],
+        choices_open: bool,
+        in_order: bool,
+        index_order: bool,
     ) -> None:
         self.problem = problem
         self.recomputed, self.choices_open = recomputed, choices_open
@@ -112,12 +121,12 @@ class _Builder:
         self._transfers()
         self._end_of_step()
         everything = list(range(problem.microbatches))
-        if index_order:
-            self._connect(self._fifo_edges(everything, whole=True), 0, FIFO)
-            return
-        for factor in sorted(set(problem.factors)):
-            members = [i for i in everything if problem.factors[i] == factor]
-            self._connect(self._fifo_edges(members), 0, FIFO)
+        alike = [everything]
+        if not index_order:
+            lengths = sorted(set(problem.factors))
+            alike = [[i for i in everything if problem.factors[i] == f] for f in lengths]
+        for members in alike:
+            self._connect(self._fifo_edges(members, in_order), 0, FIFO)
 
     def _recomputes(self, stage: int, microbatch: int) -> bool:
         mode = self.problem.recompute_modes[stage]
@@ -236,11 +245,9 @@ class _Builder:
                 for stage in stages:
                     self._connect(((before, op) for before in complete[stage]), 0, "step")
 
-    def _fifo_edges(
-        self, microbatches: list[int], *, whole: bool = False
-    ) -> Iterator[tuple[Op, Op]]:
+    def _fifo_edges(self, microbatches: list[int], in_order: bool) -> Iterator[tuple[Op, Op]]:
         problem = self.problem
-        if problem.decides and not whole:
+        if not in_order:
             for i, j in pairwise(microbatches):
                 yield Op("F", 0, i), Op("F", 0, j)
             return

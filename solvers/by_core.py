@@ -31,7 +31,14 @@ def by_core(state: State, seconds: float, effort: float | None, *, solve_core: S
         value = search.value(0, alone=True)
         return "the core does not fit" if math.isinf(value) else f"core completed to {value}"
     best = search.search(len(decided))
-    return f"{len(search.values)} of {len(decided) + 1} simple choices; best: first {best}"
+    tried = f"{len(search.values)} of {len(decided) + 1} simple choices"
+    return f"{tried}; best: {_first(best)} recomputed"
+
+
+def _first(count: int) -> str:
+    if count < 2:
+        return "the first stage" if count else "nothing"
+    return f"the first {count} stages"
 
 
 class _Cores:
@@ -89,7 +96,7 @@ class _Cores:
         if solution.schedule is None:
             return math.inf
         orders: Orders = completed(solution.schedule.orders, decided_graph(problem, chosen))
-        names = f", first {k} stages recomputed" if stages_that_decide(problem) else ""
+        names = f", {_first(k)} recomputed" if stages_that_decide(problem) else ""
         source = f"core: {solution.objective_source}{names}"
         state.known.accept(orders, source)
         if solution.interrupted:

@@ -9,7 +9,7 @@ from functools import partial
 from importlib.metadata import version
 
 from schedopt.cache import Cache, Entry
-from schedopt.cache.entry import keeps_index_order
+from schedopt.cache.entry import keeps_order
 from schedopt.core import is_core
 from schedopt.exact import text
 from schedopt.problem import Problem
@@ -19,7 +19,7 @@ from schedopt.solvers.constructive import build, patience, periodic, portfolio
 from schedopt.solvers.fewer import fewer_microbatches
 from schedopt.solvers.instance import Instance
 from schedopt.solvers.portfolio import candidates, candidates_by_core
-from schedopt.solvers.proving import closed_forms, order_model, relaxations
+from schedopt.solvers.proving import any_order, closed_forms, order_model, relaxations
 from schedopt.solvers.solution import (
     Solution,
     StageRecord,
@@ -126,7 +126,8 @@ class Search:
         entry = cache.load(self.state.problem)
         if entry is None:
             return "nothing known"
-        if not self.state.assumes_an_order or keeps_index_order(entry.schedule):
+        in_order = keeps_order(entry.schedule, all_lengths=self.state.index_order)
+        if in_order or not self.state.assumes_an_order:
             self.known.accept(entry.schedule.orders, CACHED + entry.objective_source)
         self.known.raise_bound(entry.bound, CACHED + entry.bound_source)
         return f"{entry.status}, found by {entry.objective_source}"
@@ -155,6 +156,8 @@ class Search:
         a large one the windows find more. All start from the best that is known.
         """
         proofs: list[Turn] = [("relaxations", 0.4), ("order model", 0.5)] if self.modelled else []
+        if self.state.assumes_an_order:
+            proofs = [("order model", 0.4), ("any order", 0.6)] if self.modelled else []
         if not self.is_core:
             first = [("order model", 0.1)] if len(self.state.instance.ops) <= SMALL else []
             return [*first, ("core", 0.5), ("windows", 0.6), *proofs, ("windows", 1.0)]
@@ -172,6 +175,10 @@ class Search:
         limit, state = self._effort_left, self.state
         if self.known.settled or not state.time_left or limit == 0:
             return
+        if name == "any order" and state.index_order:
+            return  # as it was asked for
+        if name != "any order" and state.order_proven:
+            return  # it only finds what the order allows
         runs: dict[str, Callable[[float, float | None], str]] = {
             "patience": partial(patience, state),
             "fewer microbatches": partial(fewer_microbatches, state),
@@ -180,6 +187,7 @@ class Search:
             "windows": self.windows.run,
             "relaxations": partial(relaxations, state),
             "order model": partial(order_model, state),
+            "any order": partial(any_order, state),
         }
         effort = None if limit is None else limit * share
         self.stage(name, partial(runs[name], state.time_left * share, effort))

@@ -90,14 +90,18 @@ class Incumbent:
         if self.progress is not None:
             self.progress(news)
 
-    def accept(self, orders: Orders, source: str, *, must_fit: bool = True) -> bool:
+    def accept(
+        self, orders: Orders, source: str, *, must_fit: bool = True, any_order: bool = False
+    ) -> bool:
         """Take orders as the best schedule if they are valid and better; tells whether.
 
-        Choices in the orders may be open or closed (`schedopt.choices`).
+        Choices in the orders may be open or closed (`schedopt.choices`). With `any_order` they need
+        not keep the order of the microbatches that the instance has.
         """
         orders = opened(orders, self.graph.graph["problem"])
         try:
-            if self.best is not None and self.value_of(orders) >= self.best.objective:
+            comparable = self.best is not None and not any_order
+            if comparable and self.value_of(orders) >= self.known().objective:
                 return False
             schedule = self._timed(orders)
         except (DeadlockError, ScheduleError, CircleError) as error:
@@ -154,15 +158,17 @@ class Incumbent:
         """Objective of the best schedule in steps of the instance."""
         return math.floor(self.known().objective / self.instance.step)
 
-    def sequences(self) -> tuple[tuple[int, ...], ...]:
-        """Orders of the best schedule, by op numbers."""
+    def sequences(self, instance: Instance | None = None) -> tuple[tuple[int, ...], ...]:
+        """Orders of the best schedule, by op numbers of the instance or of another one."""
         schedule = self.known()
-        return self.instance.sequences(opened(schedule.orders, schedule.problem))
+        orders = opened(schedule.orders, schedule.problem)
+        return (instance or self.instance).sequences(orders)
 
-    def starts(self) -> list[int]:
-        """Starts of the best schedule in steps of the instance."""
+    def starts(self, instance: Instance | None = None) -> list[int]:
+        """Starts of the best schedule in steps of the instance, or of another one."""
         schedule = self.known()
-        unit = schedule.resolution / self.instance.step
+        instance = instance or self.instance
+        unit = schedule.resolution / instance.step
         times = {t.op: t for timed_ops in schedule.timeline.values() for t in timed_ops}
 
         def start(op: Op) -> int:
@@ -170,7 +176,7 @@ class Incumbent:
                 return times[op._replace(kind="F")].end
             return times[op].start
 
-        return [math.floor(start(op) * unit) for op in self.instance.ops]
+        return [math.floor(start(op) * unit) for op in instance.ops]
 
     def known(self) -> Schedule:
         """The best schedule.

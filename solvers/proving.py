@@ -93,12 +93,23 @@ def _model(state: State, instance: Instance, until: float) -> OrderModel:
 
 def order_model(state: State, seconds: float, effort: float | None) -> str:
     """The complete order model, with the best schedule as hint and horizon."""
+    return _order_model(state, state.instance, seconds, effort, assumes=state.assumes_an_order)
+
+
+def any_order(state: State, seconds: float, effort: float | None) -> str:
+    """The same without an assumed order of microbatches."""
+    instance = build_instance(build_graph(state.problem, choices_open=True))
+    return _order_model(state, instance, seconds, effort, assumes=False)
+
+
+def _order_model(
+    state: State, instance: Instance, seconds: float, effort: float | None, *, assumes: bool
+) -> str:
     if state.known.best is None:
         return "no start"
-    instance = state.instance
     until = state.elapsed + seconds
     model = _model(state, instance, until)
-    if not state.assumes_an_order and not model.precedence.contradiction:
+    if not assumes and not model.precedence.contradiction:
         bound = max(one_machine(instance, model.precedence.frames))
         source = f"{bound.source}, with what memory and the best schedule decide"
         state.known.raise_bound(bound.value * instance.step, source)
@@ -111,16 +122,18 @@ def order_model(state: State, seconds: float, effort: float | None) -> str:
     if state.elapsed >= until:
         return f"not built: no time left for {model.size} order Booleans"
     model.build()
-    model.hint(state.known.starts(), state.known.sequences())
+    model.hint(state.known.starts(instance), state.known.sequences(instance))
     outcome = model.solve(
         time_limit=until - state.elapsed,
         workers=threads,
         seed=state.seed,
         deterministic_limit=effort,
         on_solution=lambda value: state.known.tell("order model", objective=value * instance.step),
-        on_bound=lambda bound: state.known.tell("order model", bound=bound * instance.step),
+        on_bound=None
+        if assumes
+        else lambda bound: state.known.tell("order model", bound=bound * instance.step),
     )
-    _take(state, outcome)
+    _take(state, instance, outcome, assumes=assumes)
     return (
         f"{outcome.status}, {outcome.booleans} order Booleans, "
         f"deterministic time {outcome.deterministic_time:.2f}"
@@ -128,7 +141,7 @@ def order_model(state: State, seconds: float, effort: float | None) -> str:
     )
 
 
-def _take(state: State, outcome: Outcome) -> None:
+def _take(state: State, instance: Instance, outcome: Outcome, *, assumes: bool) -> None:
     """Take over what the order model found, unless it contradicts what is known."""
     if outcome.status in ("infeasible", "invalid"):
         state.known.faults.append(
@@ -137,6 +150,10 @@ def _take(state: State, outcome: Outcome) -> None:
         )
         return
     if outcome.sequences is not None:
-        state.known.accept(state.instance.orders(outcome.sequences), "order model")
-    if not state.assumes_an_order:
-        state.known.raise_bound(outcome.bound * state.instance.step, "order model")
+        orders = instance.orders(outcome.sequences)
+        other = instance is not state.instance
+        state.known.accept(orders, "order model", any_order=other)
+    if not assumes:
+        state.known.raise_bound(outcome.bound * instance.step, "order model")
+    elif outcome.status == "optimal" and instance.exact:
+        state.order_proven = True

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 
+import networkx as nx
+
 from schedopt.graph import build_graph
+from schedopt.op import Op
 from schedopt.problem import Problem
 from schedopt.solvers.capacity import smallest_passages
 from schedopt.solvers.incumbent import Incumbent
@@ -13,8 +16,14 @@ from schedopt.solvers.ordered import OrderedInstance
 from schedopt.solvers.resident import Budget
 from schedopt.solvers.solution import ProgressCallback
 
-MOST_CHOICES = 60
-"""Stages times microbatches above which those that may be recomputed are kept in order."""
+
+def search_graph(problem: Problem, *, index_order: bool) -> nx.DiGraph[Op]:
+    """The graph that is searched.
+
+    Choices are open. Where they make microbatches unequal these are kept in order all the same:
+    the search is much smaller then, and hardly ever loses anything.
+    """
+    return build_graph(problem, choices_open=True, choices_in_order=True, index_order=index_order)
 
 
 class State:
@@ -26,6 +35,8 @@ class State:
         The problem, as a graph, as arrays, and what each microbatch needs to pass each device.
     time_limit, workers, seed, deterministic_limit, index_order
         As for `schedopt.solvers.solve`.
+    order_proven
+        Whether the best schedule is known to be the best of those that the graph allows.
     budget
         Memory of the machine that the search may take.
     known
@@ -51,15 +62,14 @@ class State:
         self.workers = workers
         self.seed = seed
         self.deterministic_limit = deterministic_limit
-        self.index_order = index_order or (
-            problem.decides and problem.stage_count * problem.microbatches > MOST_CHOICES
-        )
+        self.index_order = index_order
         self.budget = budget
         self.began = time.monotonic()
-        self.graph = build_graph(problem, choices_open=True, index_order=self.index_order)
+        self.graph = search_graph(problem, index_order=index_order)
         self.instance = build_instance(self.graph)
         self.passages = smallest_passages(self.instance)
         self.covered: set[str] = set()
+        self.order_proven = False
         self.known = Incumbent(self.graph, self.instance, began=self.began, progress=progress)
 
     @property

@@ -13,18 +13,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from schedopt.graph import build_graph
 from schedopt.problem import Problem
 from schedopt.solvers.instance import build_instance
 from schedopt.solvers.neighbourhood import WindowSearch
+from schedopt.solvers.state import search_graph
 from schedopt.solvers.stretch import Repeat
 
 
 def main() -> None:
     """Serve tasks until the input ends."""
     head = json.loads(sys.stdin.readline())
-    problem, index_order = Problem(**head["problem"]), head["index_order"]
-    graph = build_graph(problem, choices_open=True, index_order=index_order)
+    graph = search_graph(Problem(**head["problem"]), index_order=head["index_order"])
     instance = build_instance(graph)
     search: WindowSearch | None = None
     for line in sys.stdin:

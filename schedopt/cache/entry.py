@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, Literal
@@ -67,22 +66,23 @@ def fault_of(schedule: Schedule) -> str:
     violations = check(schedule)
     if violations:
         return str(violations[0])
-    if schedule.problem.decides:
-        return ""
+    return "" if schedule.problem.decides else _out_of_order(schedule)
+
+
+def keeps_order(schedule: Schedule, *, all_lengths: bool) -> bool:
+    """Whether microbatches are in the order of their index everywhere, whatever is recomputed.
+
+    Those of one length, or of all lengths.
+    """
+    return not _out_of_order(schedule, all_lengths=all_lengths)
+
+
+def _out_of_order(schedule: Schedule, *, all_lengths: bool = False) -> str:
     factors = schedule.problem.factors
-    return _out_of_order(schedule, lambda op: factors[op.microbatch])
-
-
-def keeps_index_order(schedule: Schedule) -> bool:
-    """Whether all microbatches, equal or not, are in the order of their index everywhere."""
-    return not _out_of_order(schedule, lambda op: None)
-
-
-def _out_of_order(schedule: Schedule, factor_of: Callable[[Op], Fraction | None]) -> str:
     for timed_ops in schedule.timeline.values():
         latest: dict[tuple[str, int, Fraction | None], int] = {}
         for op, _, _ in timed_ops:
-            equal = op.kind, op.stage, factor_of(op)
+            equal = op.kind, op.stage, None if all_lengths else factors[op.microbatch]
             if op.microbatch < latest.get(equal, 0):
                 return f"{op} comes after the same op of a later, equal microbatch"
             latest[equal] = op.microbatch

@@ -37,6 +37,9 @@ from schedopt.schedule import Schedule
 SUFFIXES = (".svg", ".png", ".pdf")
 """Endings of the files that can be written."""
 
+LEGEND_COLUMNS = 4
+"""Most columns of the legend; with few kinds of op it has two lines."""
+
 MOST_TRANSFERS = 600
 """Transfers that are drawn without being asked for."""
 
@@ -111,7 +114,11 @@ def draw(
     most = None if transfers else MOST_TRANSFERS
     lines = () if transfers is False else transfers_in(schedule, view, most=most)
     rows = [row.label for row in rows_of(schedule, view.devices)]
-    frame = _Frame.of(len(rows), len(view.devices), width, height)
+    entries = list(_legend(schedule, view, curves, transfers=bool(lines)))
+    columns = min(-(-len(entries) // 2), LEGEND_COLUMNS)
+    frame = _Frame.of(
+        len(rows), len(view.devices), width, height, legend=-(-len(entries) // columns)
+    )
     figure = Figure(figsize=(frame.width, frame.height), dpi=dpi, facecolor="white")
     left = frame.LEFT / frame.width
     figure.text(left, 1 - 0.32 / frame.height, title(schedule), weight="bold", size=12)
@@ -129,12 +136,11 @@ def draw(
     draw_ops(ops, schedule, view, row_points=frame.row * _POINTS)
     draw_transfers(ops, lines)
     draw_memory(memory, schedule, view, curves)
-    entries = list(_legend(schedule, view, curves, transfers=bool(lines)))
     figure.legend(
         handles=entries,
         loc="lower left",
         bbox_to_anchor=(left, 0.1 / frame.height),
-        ncols=-(-len(entries) // 2),
+        ncols=columns,
         fontsize=8,
         frameon=False,
         borderpad=0,
@@ -156,11 +162,13 @@ class _Frame:
     rows: int
     devices: int
 
-    LEFT, RIGHT, TOP, BETWEEN, BOTTOM = 0.62, 0.72, 0.92, 0.36, 0.94
+    LEFT, RIGHT, TOP, BETWEEN, BOTTOM, LEGEND = 0.62, 0.72, 0.92, 0.36, 0.94, 0.19
 
     @classmethod
-    def of(cls, rows: int, devices: int, width: float, height: float | None) -> _Frame:
-        margins = cls.TOP + cls.BETWEEN + cls.BOTTOM
+    def of(
+        cls, rows: int, devices: int, width: float, height: float | None, *, legend: int
+    ) -> _Frame:
+        margins = cls.TOP + cls.BETWEEN + cls.BOTTOM + max(0, legend - 2) * cls.LEGEND
         if height is None:
             row = 0.3 if rows <= 8 else 0.24 if rows <= 16 else 0.18
         else:
