@@ -44,19 +44,32 @@ def clip(
     """
     gradients = {p: p.grad for p in parameters if p.grad is not None}
     is_max = norm_type == float("inf")
-    own = torch.zeros((), dtype=torch.float64, device=device)
-    for parameter, gradient in gradients.items():
-        if parameter not in counted_elsewhere:
-            wide = torch.promote_types(gradient.dtype, torch.float32)
-            part = torch.linalg.vector_norm(gradient, norm_type, dtype=wide).double()
-            part = part.to(device)
-            own = torch.maximum(own, part) if is_max else own + part**norm_type
+    counted = [g for parameter, g in gradients.items() if parameter not in counted_elsewhere]
+    own = own_part(counted, norm_type, device)
     total = over_ranks(own, is_max=is_max)
     norm = total if is_max else total ** (1 / norm_type)
     factor = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
     for gradient in gradients.values():
         gradient.mul_(factor.to(gradient.device, gradient.dtype))
     return norm
+
+
+def own_part(gradients: Sequence[Tensor], norm_type: float, device: torch.device) -> Tensor:
+    """What gradients add to a norm: the sum of their powers, or their largest; in float64."""
+    own = torch.zeros((), dtype=torch.float64, device=device)
+    for gradient in gradients:
+        wide = torch.promote_types(gradient.dtype, torch.float32)
+        part = torch.linalg.vector_norm(gradient, norm_type, dtype=wide).double().to(device)
+        is_max = norm_type == float("inf")
+        own = torch.maximum(own, part) if is_max else own + part**norm_type
+    return own
+
+
+def scale_by(parameters: Sequence[nn.Parameter], factor: float) -> None:
+    """Multiply the gradients of parameters."""
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.grad.mul_(factor)
 
 
 def spread_overflow(

@@ -164,9 +164,7 @@ def emulated_links(problem: Problem, *, unit_seconds: float) -> Links:
 
 def _lags(problem: Problem) -> Iterator[tuple[int, int, float]]:
     """Source stage, target stage and lag of all transfers between devices, in time units."""
-    pairs = [(s, s + 1, None) for s in range(problem.stage_count - 1)]
-    pairs += [(e.from_stage, e.to_stage, e.lag) for e in problem.edges]  # type: ignore[misc]
-    for source, target, own in pairs:
-        for s, t in ((source, target), (target, source)):
+    for source, target, forward, backward in problem.connections:
+        for s, t, transfer in ((source, target, forward), (target, source, backward)):
             if problem.device_of[s] != problem.device_of[t]:
-                yield s, t, float(problem.lag_between(s, t) if own is None else own)
+                yield s, t, float(transfer.latency + transfer.duration)

@@ -5,17 +5,27 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from schedopt.executor.agreement import OF_THIS_RANK, Fingerprint, agree
-from schedopt.executor.collectives import Collectives
+from schedopt.executor.collectives import Collectives, Started
 from schedopt.executor.data_parallel import Replicas
 from schedopt.executor.distributed import Group, PrefixStore, Store, own_store
 from schedopt.executor.errors import MismatchError
 from schedopt.executor.failure import Watch
 from schedopt.executor.shared import Places, SharedParameters, require_possible
+
+COMPARED = "the gradients of all stages to be compared"
+
+
+class Total(NamedTuple):
+    """A sum over the ranks that has begun; None if there is one rank."""
+
+    value: torch.Tensor
+    started: Started | None
 
 
 class GradientExchange:
@@ -178,6 +188,26 @@ class GradientExchange:
         """Sum or maximum of a number over the ranks of the pipeline, all of which call this."""
         if self._watch.size == 1:
             return value
+        if not is_max:
+            return self.finish_total(self.start_total(value, value.device))
+        total = value.clone()
+        self._over_ranks().largest(total, COMPARED)
+        return total
+
+    def start_total(self, value: torch.Tensor, device: torch.device) -> Total:
+        """Begin to add up numbers over the ranks of the pipeline, all of which call this."""
+        total = value.clone().to(device)
+        if self._watch.size == 1:
+            return Total(total, None)
+        return Total(total, self._over_ranks().start_sum(total, COMPARED))
+
+    def finish_total(self, total: Total) -> torch.Tensor:
+        """Wait for the sum that was begun."""
+        if total.started is not None:
+            self._over_ranks().finish(total.started)
+        return total.value
+
+    def _over_ranks(self) -> Collectives:
         if self._ranks is None:
             self._ranks = self._connect(
                 "ranks",
@@ -186,13 +216,7 @@ class GradientExchange:
                 watch=self._watch,
                 store=self._store,
             )
-        total = value.clone()
-        what = "the gradients of all stages to be compared"
-        if is_max:
-            self._ranks.largest(total, what)
-        else:
-            self._ranks.finish(self._ranks.start_sum(total, what))
-        return total
+        return self._ranks
 
     # ------------------------------------------------------------------ failure, and the end
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from schedopt.choices import recomputed_in
 from schedopt.executor.chrome import side_by_side
 from schedopt.executor.errors import ExecutorError
 from schedopt.executor.factory import ModelError
@@ -65,9 +66,8 @@ class Report:
         fused = {stage for rank in self.ranks for stage in rank.fused}
         schedule = with_fused_stages(self.request.schedule, fused)
         problem = schedule.problem.replace(objective="makespan")
-        return Schedule.from_order(
-            build_graph(problem), schedule.orders, name=schedule.name, info=schedule.info
-        )
+        graph = build_graph(problem, recomputed=recomputed_in(schedule.orders))
+        return Schedule.from_order(graph, schedule.orders, name=schedule.name, info=schedule.info)
 
     @property
     def unit_seconds(self) -> float | None:

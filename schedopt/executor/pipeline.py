@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -23,6 +23,13 @@ from schedopt.executor.held import (
     reset_allocator,
 )
 from schedopt.executor.loss import LossFunction, MicrobatchLoss, Reduction
+from schedopt.executor.optimizing import (
+    OptimizerStep,
+    Start,
+    Verdict,
+    describe,
+    require_own_parameters,
+)
 from schedopt.executor.prediction import with_fused_stages
 from schedopt.executor.program import forward_program, training_program
 from schedopt.executor.ranks import Stages, device_of, require_ranks, stages_of
@@ -34,6 +41,8 @@ from schedopt.executor.stage import StageRunner
 from schedopt.executor.trace import Recorder, Trace
 from schedopt.executor.transport import Transport, connect
 from schedopt.schedule import Schedule
+
+Result = TypeVar("Result")
 
 
 class PipelineExecutor:
@@ -70,6 +79,16 @@ class PipelineExecutor:
         microbatches. "sum": they are added, for a loss that is a sum.
     scale_loss
         Applied to each loss before its backward, as by `torch.amp.GradScaler.scale`.
+    optimizer
+        Of all trained parameters of this rank. `step` then ends with its step, and sets the
+        gradients to None: there is nothing to accumulate.
+    max_norm
+        With an optimizer: clip the gradients of all stages together to this 2-norm.
+    post_validation
+        With an optimizer: no rank waits for the others at the end of a step. Whether gradients had
+        to be clipped, or one was not finite and the step has to be left out, is checked at the end
+        of the next step, which is run again if so (`schedopt.executor.optimizing`); `settle` ends
+        the last one. Parameters are bit for bit those of False, where each step waits for all.
     timeout
         Seconds that a rank waits for another one.
     count_activations
@@ -93,6 +112,9 @@ class PipelineExecutor:
         time of B and W, and their W none.
     unsplit
         By stage of this rank: what computes its weight gradients in B, and why.
+    verdicts
+        With an optimizer, of each step that is settled: norm, factor of clipping, whether all
+        gradients were finite.
 
     Raises
     ------
@@ -115,6 +137,9 @@ class PipelineExecutor:
         shared: Sequence[Places] = (),
         loss_reduction: Reduction = "mean",
         scale_loss: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        max_norm: float | None = None,
+        post_validation: bool = True,
         timeout: float = 60.0,
         count_activations: bool = False,
         self_check: bool = False,
@@ -124,6 +149,13 @@ class PipelineExecutor:
     ) -> None:
         if loss_reduction not in ("mean", "sum"):
             raise ValueError(f'loss_reduction = {loss_reduction!r}: must be "mean" or "sum"')
+        if optimizer is None and max_norm is not None:
+            raise ValueError("max_norm needs an optimizer; without one call clip_grad_norm")
+        if optimizer is not None and scale_loss is not None:
+            raise ValueError(
+                "scale_loss needs a GradScaler around the optimizer's step: call that after step, "
+                "and give no optimizer here"
+            )
         self._loss_fn = loss_fn
         self._loss_reduction = loss_reduction
         self._scale_loss = scale_loss
@@ -158,10 +190,14 @@ class PipelineExecutor:
             program = training_program(schedule)
             require_ranks(size, problem.devices)
             last = {op.stage: op.kind for op in program.ops[self._rank]}
+            self._ends = describe(optimizer, max_norm, post_validation=post_validation)
             for stage, module in stages_of(stages, problem.stages_on, self._rank).items():
                 self._runners[stage] = StageRunner(stage, module, split=last[stage] == "W")
-            self._training = Configuration(program, f"training, m = {problem.microbatches}")
+            kind = "forward only" if program.forward_only else "training"
+            self._training = Configuration(program, f"{kind}, m = {problem.microbatches}")
             self._forward: dict[int, Configuration] = {}
+            if program.forward_only:
+                self._forward[problem.microbatches] = self._training
             self._agreements = 0
             fused = self._agree(self._training, schedule)
             self.schedule = with_fused_stages(schedule, fused)
@@ -180,6 +216,16 @@ class PipelineExecutor:
             modules = {stage: runner.module for stage, runner in self._runners.items()}
             own = fingerprint(program, name=schedule.name)
             self._exchange.join(modules, shared, program.device_of, own)
+            self._optimizer: OptimizerStep | None = None
+            if optimizer is not None:
+                require_own_parameters(optimizer, list(self.parameters()))
+                self._optimizer = OptimizerStep(
+                    optimizer,
+                    max_norm=max_norm,
+                    post_validation=post_validation,
+                    exchange=self._exchange,
+                    device=self._device,
+                )
         except BaseException as error:
             self._fail(error)
             self.close()
@@ -236,8 +282,36 @@ class PipelineExecutor:
         """
         if not torch.is_grad_enabled():
             raise ExecutorError("step needs gradients: it was called without; use eval")
-        run = self._run(self._training, args, kwargs, target, losses, keep_outputs=return_outputs)
+        if self._training.program.forward_only:
+            raise ExecutorError("this schedule is forward only: it has no backward; use eval")
+        modules = [runner.module for runner in self._runners.values()]
+        start = None if self._optimizer is None else Start.of(modules)
+        arguments = args, kwargs, target, losses
+        run = self._run(self._training, *arguments, keep_outputs=return_outputs)
+        if self._optimizer is not None and start is not None:
+            if not self.settle():  # the parameters of this step were not right
+                start.restore()
+                run = self._run(self._training, *arguments, keep_outputs=return_outputs)
+            self._or_fail(self._optimizer.step)
         return joined(run.outputs)
+
+    def settle(self) -> bool:
+        """Wait until the last step is final: its parameters are those to save or to look at.
+
+        Every rank calls it. `eval` does so by itself; without an optimizer or post-validation there
+        is nothing to wait for.
+
+        Returns
+        -------
+        False if the optimizer step had to be done again, because gradients had to be clipped, or
+        were not finite.
+        """
+        return True if self._optimizer is None else self._or_fail(self._optimizer.settle)
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What the gradients of each settled step said; none without an optimizer."""
+        return () if self._optimizer is None else tuple(self._optimizer.verdicts)
 
     def eval(
         self,
@@ -260,6 +334,7 @@ class PipelineExecutor:
         -------
         What the last stage returned for the whole batch on its rank, else None.
         """
+        self.settle()
         count = self._training.program.microbatches if microbatches is None else microbatches
         if count < 1:
             raise ValueError(f"microbatches = {count}: must be at least 1")
@@ -286,8 +361,9 @@ class PipelineExecutor:
             self._watch.begin(configuration.key)
             if not configuration.agreed:
                 self._agree(configuration, self.schedule)
+            links = configuration.program.links
             batch = cut(
-                args if 0 in self._runners else (),
+                args if any(not links[stage].sources for stage in self._runners) else (),
                 kwargs,
                 target if is_last else None,
                 configuration.program.microbatches,
@@ -413,7 +489,7 @@ class PipelineExecutor:
 
     def forget_layouts(self) -> None:
         """Let boundary tensors have other shapes in the next step; on all ranks alike."""
-        for configuration in (self._training, *self._forward.values()):
+        for configuration in {self._training: None, **dict.fromkeys(self._forward.values())}:
             configuration.layouts.clear()
             configuration.learned = False
 
@@ -421,12 +497,19 @@ class PipelineExecutor:
 
     def _agree(self, configuration: Configuration, schedule: Schedule) -> set[int]:
         """Compare with the other ranks; the stages whose B is the whole backward."""
-        own = fingerprint(configuration.program, name=schedule.name)
+        own = fingerprint(configuration.program, name=schedule.name) | {"end of a step": self._ends}
         fused = [stage for stage, runner in self._runners.items() if runner.is_fused]
         everyone = agree(self._watch, self._agreements, {**own, OF_THIS_RANK: fused})
         self._agreements += 1
         configuration.agreed = True
         return {stage for theirs in everyone for stage in theirs[OF_THIS_RANK]}
+
+    def _or_fail(self, action: Callable[[], Result]) -> Result:
+        try:
+            return action()
+        except BaseException as error:
+            self._fail(error)
+            raise
 
     def _fail(self, error: BaseException) -> None:
         """Stop the other ranks, and this executor for good."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from schedopt.exact import plain
+from schedopt.choices import recomputed_in
 from schedopt.graph import build_graph
+from schedopt.op import COMPUTE
 from schedopt.schedule import Schedule
+from schedopt.variants import with_stages
 
 
 def with_fused_stages(schedule: Schedule, fused: Collection[int]) -> Schedule:
@@ -22,28 +24,18 @@ def with_fused_stages(schedule: Schedule, fused: Collection[int]) -> Schedule:
     """
     if not fused:
         return schedule
-    problem = schedule.problem
-    durations: dict[str, list[Any]] = {kind: [] for kind in ("F", "B", "W", "BW")}
-    memory: dict[str, list[Any]] = {kind: [] for kind in ("F", "B", "W", "BW")}
-    for stage, data in enumerate(problem.stage_data):
-        of_time, of_memory = dict(data.durations), dict(data.memory)
+    stages = []
+    for stage, data in enumerate(schedule.problem.stage_data):
         if stage in fused:
-            of_time |= {"B": of_time["B"] + of_time["W"], "W": of_time["W"] * 0}
-            of_memory |= {"B": -of_memory["F"], "W": of_memory["W"] * 0}
-        for kind in durations:
-            durations[kind].append(plain(of_time[kind]) if kind in of_time else None)
-            memory[kind].append(plain(of_memory[kind]) if kind in of_memory else None)
-    changed = problem.replace(
-        stages=problem.stage_count,
-        durations={kind: column for kind, column in durations.items() if any_given(column)},
-        memory={
-            **problem.to_dict().get("memory", {}),
-            **{kind: column for kind, column in memory.items() if any_given(column)},
-        },
-    )
-    return Schedule.from_order(
-        build_graph(changed), schedule.orders, name=schedule.name, info=schedule.info
-    )
+            time, memory = data.durations, data.memory
+            data = data._replace(
+                durations={**time, "B": time["B"] + time["W"], "W": time["W"] * 0},
+                memory={**memory, "B": -memory["F"], "W": memory["W"] * 0},
+            )
+        stages.append(data)
+    changed = with_stages(schedule.problem, stages)
+    graph = build_graph(changed, recomputed=recomputed_in(schedule.orders))
+    return Schedule.from_order(graph, schedule.orders, name=schedule.name, info=schedule.info)
 
 
 def any_given(column: list[Any]) -> bool:
@@ -81,11 +73,21 @@ def timed_with(
     changed = problem.replace(
         stages=problem.stage_count,
         durations={kind: column for kind, column in columns.items() if any_given(column)},
+        extras=(),
+        links=None,
+        end_of_step=None,
         lag=[[0 if d == e else round(lag(d, e)) for e in devices] for d in devices],
         edges=[{"from": e.from_stage, "to": e.to_stage} for e in problem.edges],
         objective="makespan",
         time_unit="us",
     )
-    return Schedule.from_order(
-        build_graph(changed), schedule.orders, name=schedule.name, info=schedule.info
-    )
+    if problem.recompute is not None:
+        r = [round(of.get("R", of["F"])) for of in durations]
+        changed = changed.replace(recompute={**problem.recompute.model_dump(), "R": r})
+    orders = {
+        resource: [op for op in ops if op.kind != "OPT"]
+        for resource, ops in schedule.orders.items()
+        if resource.kind == COMPUTE
+    }
+    graph = build_graph(changed, recomputed=recomputed_in(orders))
+    return Schedule.from_order(graph, orders, name=schedule.name, info=schedule.info)

@@ -114,6 +114,8 @@ class Program:
         Messages of each direction for which there is room at a time.
     forward_only
         Whether there is no backward.
+    recomputed
+        (stage, microbatch) that have an R.
     """
 
     device_of: tuple[int, ...]
@@ -124,6 +126,7 @@ class Program:
     messages: Mapping[Direction, tuple[Message, ...]]
     windows: Mapping[Direction, int]
     forward_only: bool = False
+    recomputed: frozenset[tuple[int, int]] = frozenset()
 
     def boundary_messages(self, rank: int) -> int:
         """Largest number of messages that a rank keeps room for at a time.
@@ -142,14 +145,15 @@ class Program:
     def held_microbatches(self) -> dict[int, int]:
         """Largest number of microbatches that each stage holds at a time: F done, backward not.
 
-        A microbatch counts from the start of its F to the end of the last op of its backward.
+        A microbatch counts from the start of its F, or of its R, to the end of the last op of its
+        backward.
         """
         last = {(op.stage, op.microbatch): op for ops in self.ops.values() for op in ops}
         alive = dict.fromkeys(range(len(self.device_of)), 0)
         most = dict(alive)
         for ops in self.ops.values():
             for op in ops:
-                if op.kind == "F":
+                if op.kind == ("R" if op[1:] in self.recomputed else "F"):
                     alive[op.stage] += 1
                     most[op.stage] = max(most[op.stage], alive[op.stage])
                 if last[op.stage, op.microbatch] == op:
@@ -171,9 +175,17 @@ def training_program(schedule: Schedule) -> Program:
     if faults:
         raise ScheduleError(faults)
     times = {timed.op: (timed.start, timed.end) for d in schedule.by_device.values() for timed in d}
-    orders = {d: tuple(t.op for t in timed) for d, timed in schedule.by_device.items()}
+    orders = {
+        d: tuple(t.op for t in timed if t.op.kind != "OPT")  # it comes last anyway
+        for d, timed in schedule.by_device.items()
+    }
     problem = schedule.problem
-    return _program(problem, problem.microbatches, orders, times, forward_only=False)
+    unused = [s for s, links in _links(problem).items() if not links.targets]
+    if len(unused) > 1:
+        valid = f"must be used by a later stage: only the last one, {unused[-1]}, has a loss"
+        raise ScheduleError([Fault("edges", f"output of stage {s}", valid) for s in unused[:-1]])
+    forward_only = problem.forward_only
+    return _program(problem, problem.microbatches, orders, times, forward_only=forward_only)
 
 
 def forward_program(problem: Problem, microbatches: int) -> Program:
@@ -183,9 +195,14 @@ def forward_program(problem: Problem, microbatches: int) -> Program:
     m + p - 1 for m microbatches and p equal stages.
     """
     durations = [data.durations["F"] for data in problem.stage_data]
-    ready: dict[Op, Fraction] = {Op("F", 0, i): Fraction(0) for i in range(microbatches)}
     links = _links(problem)
+    first = [stage for stage, of in links.items() if not of.sources]
+    ready = {Op("F", stage, i): Fraction(0) for stage in first for i in range(microbatches)}
     missing = {(s, i): len(links[s].sources) for s in links for i in range(microbatches)}
+    lags: dict[tuple[int, int], Fraction] = {}
+    for source, target, transfer, _ in problem.connections:
+        lag = transfer.latency + transfer.duration
+        lags[source, target] = max(lag, lags.get((source, target), lag))
     free = [Fraction(0)] * problem.devices
     orders: dict[int, list[Op]] = {device: [] for device in range(problem.devices)}
     times: dict[Op, tuple[Fraction, Fraction]] = {}
@@ -203,7 +220,7 @@ def forward_program(problem: Problem, microbatches: int) -> Program:
         del ready[op]
         for target in links[op.stage].targets:
             following = Op("F", target, op.microbatch)
-            arrival = end + problem.lag_between(op.stage, target)
+            arrival = end + lags[op.stage, target]
             earliest[following] = max(arrival, earliest.get(following, arrival))
             missing[target, op.microbatch] -= 1
             if not missing[target, op.microbatch]:
@@ -293,12 +310,13 @@ def _program(
         {d: tuple(listed) for d, listed in lowering.messages.items()},
         windows,
         forward_only,
+        frozenset(op[1:] for ops in orders.values() for op in ops if op.kind == "R"),
     )
 
 
 def _links(problem: Problem) -> dict[int, StageLinks]:
     """Sources (the previous stage first) and targets of each stage, skip connections included."""
-    pairs = {(s, s + 1) for s in range(problem.stage_count - 1)}
+    pairs = {(s, s + 1) for s in range(problem.stage_count - 1)} if problem.chain else set()
     pairs |= {(edge.from_stage, edge.to_stage) for edge in problem.edges}
     result = {}
     for stage in range(problem.stage_count):
@@ -338,7 +356,7 @@ class _Lowering:
     def _made_by(self, op: Op) -> list[Message]:
         """What an op makes for other ranks; a turn on one rank needs no message."""
         links = self.links[op.stage]
-        stages = {"F": links.targets, "W": ()}.get(op.kind, links.sources)
+        stages = {"F": links.targets, "W": (), "R": ()}.get(op.kind, links.sources)
         here = self.device_of[op.stage]
         return [
             Message(op.stage, stage, op.microbatch)
@@ -348,7 +366,7 @@ class _Lowering:
 
     def _needed_by(self, op: Op) -> list[Message]:
         links = self.links[op.stage]
-        stages = {"F": links.sources, "W": ()}.get(op.kind, links.targets)
+        stages = {"F": links.sources, "W": (), "R": ()}.get(op.kind, links.targets)
         here = self.device_of[op.stage]
         return [
             Message(stage, op.stage, op.microbatch)

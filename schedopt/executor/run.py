@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -270,6 +272,9 @@ class Run:
         try:
             if op.kind == "F":
                 self._forward(runner, op)
+            elif op.kind == "R":
+                with self._counting():
+                    runner.recompute(op.microbatch)
             elif op.kind == "W":
                 runner.weight(op.microbatch)
             else:
@@ -312,11 +317,10 @@ class Run:
 
             if self._check is not None:
                 self._check.before_forward(stage, microbatch, inputs, kwargs, loss)
-            if self._held is None:
-                outputs = runner.forward(microbatch, inputs, kwargs, loss=loss)
-            else:
-                with self._held.counting():
-                    outputs = runner.forward(microbatch, inputs, kwargs, loss=loss)
+            again = (stage, microbatch) in self._program.recomputed
+            forward = runner.forward_to_recompute if again else runner.forward
+            with self._counting():
+                outputs = forward(microbatch, inputs, kwargs, loss=loss)
         if is_last and self._keep_outputs:
             plain = tuple(t.detach() for t in outputs)
             self.outputs[microbatch] = plain if len(plain) > 1 else plain[0]
@@ -340,6 +344,9 @@ class Run:
             self._messages[message] = list(gradients[begin : begin + width])
             begin += width
 
+    def _counting(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._held is None else self._held.counting()
+
     def _count(self, stage: int) -> None:
         most = self._held_microbatches
         most[stage] = max(most[stage], self._stages[stage].held)
@@ -356,7 +363,9 @@ class Run:
     def _bytes_of(self, held: HeldStorages) -> int:
         deferred = [r.deferred for r in self._stages.values() if r.deferred is not None]
         microbatches = range(self._program.microbatches)
-        return held.bytes_with(t for d in deferred for i in microbatches for t in d.queued(i))
+        queued = (t for d in deferred for i in microbatches for t in d.queued(i))
+        waiting = (t for runner in self._stages.values() for t in runner.waiting())
+        return held.bytes_with(itertools.chain(queued, waiting))
 
 
 def _sum(gradients: tuple[torch.Tensor | None, ...]) -> torch.Tensor | None:

@@ -1,7 +1,9 @@
 """One stage on its rank: its module, and what is kept of each microbatch until when.
 
 ======  =====================================================================================
-F       runs the module; keeps the inputs that need a gradient and where the outputs come from
+F       runs the module; keeps the inputs that need a gradient and where the outputs come from;
+        if it is to be recomputed, keeps the inputs alone, and the state of random numbers
+R       runs the module once more, with the same random numbers, and keeps what F keeps otherwise
 B       gradients of the inputs; weight gradients that can be deferred are queued
 W       the queued weight gradients
 BW      all gradients at once
@@ -13,7 +15,7 @@ autograd needs only the place in its graph where they come from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -22,6 +24,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from schedopt.errors import SplitError
 from schedopt.executor.errors import ExecutorError
+from schedopt.executor.recompute import Forward, RandomState, UpdatedBuffers
 from schedopt.executor.split import DeferredWeights
 
 Loss = Callable[[Any], torch.Tensor]
@@ -36,6 +39,11 @@ class _Kept(NamedTuple):
     inputs: tuple[Any, ...]
     roots: tuple[GradientEdge | None, ...]
     is_loss: bool
+
+
+def _may_need_gradient(output: torch.Tensor, *, below: bool) -> bool:
+    """Whether an output of a forward that records nothing gets a gradient later."""
+    return below and (output.is_floating_point() or output.is_complex())
 
 
 class StageRunner:
@@ -69,6 +77,8 @@ class StageRunner:
         if split:
             self._split()
         self._kept: dict[int, _Kept] = {}
+        self._again: dict[int, Forward] = {}
+        self._buffers = UpdatedBuffers(module)
 
     def _split(self) -> None:
         try:
@@ -90,8 +100,13 @@ class StageRunner:
 
     @property
     def held(self) -> int:
-        """Microbatches between F and B."""
+        """Microbatches between F and B; those to be recomputed between R and B."""
         return len(self._kept)
+
+    def waiting(self) -> Iterator[torch.Tensor]:
+        """The inputs of microbatches that are to be recomputed."""
+        for forward in self._again.values():
+            yield from (t for t in forward.inputs if isinstance(t, torch.Tensor))
 
     def forward(
         self,
@@ -119,13 +134,59 @@ class StageRunner:
         ExecutorError
             If the module returns something else than tensors.
         """
+        outputs = self._record(microbatch, inputs, kwargs, loss)
+        return tuple(t.detach().requires_grad_(t.requires_grad) for t in outputs)
+
+    def forward_to_recompute(
+        self,
+        microbatch: int,
+        inputs: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        loss: Loss | None = None,
+    ) -> tuple[torch.Tensor, ...]:
+        """F of a microbatch that `recompute` runs again; parameters as for `forward`.
+
+        Every floating-point output counts as one that needs a gradient, if an input or a parameter
+        of the stage does.
+        """
+        tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
+        parameters = list(self.module.parameters())
+        random = RandomState.now({t.device for t in [*tensors, *parameters]})
+        self._again[microbatch] = Forward(tuple(inputs), kwargs, loss, random)
+        with torch.no_grad(), self._buffers.watched():
+            returned = self.module(*inputs, **kwargs)
+            outputs = tensors_of(returned, self.stage)
+            if loss is not None:
+                loss(returned)
+        below = any(t.requires_grad for t in [*tensors, *parameters])
+        return tuple(t.detach().requires_grad_(_may_need_gradient(t, below=below)) for t in outputs)
+
+    def recompute(self, microbatch: int) -> None:
+        """R: the forward once more, for the backward; random numbers go on as if it was not."""
+        again = self._again.pop(microbatch)
+        now = RandomState.now(torch.device("cuda", index) for index in again.random.gpus)
+        again.random.restore()
+        try:
+            with self._buffers.kept():
+                self._record(microbatch, again.inputs, again.kwargs, again.loss)
+        finally:
+            now.restore()
+
+    def _record(
+        self,
+        microbatch: int,
+        inputs: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        loss: Loss | None,
+    ) -> tuple[torch.Tensor, ...]:
         with self._recording(microbatch):
             returned = self.module(*inputs, **kwargs)
             outputs = tensors_of(returned, self.stage)
             roots = outputs if loss is None else (loss(returned),)
         edges = tuple(get_gradient_edge(t) if t.requires_grad else None for t in roots)
         self._kept[microbatch] = _Kept(tuple(inputs), edges, loss is not None)
-        return tuple(t.detach().requires_grad_(t.requires_grad) for t in outputs)
+        return outputs
 
     def evaluate(self, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Forward only: what the module returns; nothing is kept."""
@@ -165,6 +226,7 @@ class StageRunner:
     def clear(self) -> None:
         """Forget all microbatches, after a failure."""
         self._kept.clear()
+        self._again.clear()
         if self.deferred is not None:
             self.deferred.clear()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 from schedopt.analysis import Summary, placement_text
@@ -105,9 +104,9 @@ def _comparison_row(schedule: Schedule, facts: Summary, best: Fraction) -> list[
 def problem_tables(problem: Problem) -> dict[str, Any]:
     """The data of a problem: facts, and a table of its stages and of its devices."""
     lags = {
-        problem.lag_between(*pair)
-        for a, b in pairwise(range(problem.stage_count))
-        for pair in ((a, b), (b, a))
+        transfer.latency + transfer.duration
+        for connection in problem.connections
+        for transfer in (connection.forward, connection.backward)
     }
     equal = set(problem.factors) == {1}
     facts = [
@@ -117,8 +116,12 @@ def problem_tables(problem: Problem) -> dict[str, Any]:
         ["stages", f"{problem.stage_count}, placement {placement_text(problem)}"],
         ["microbatches", str(problem.microbatches)],
         ["objective", problem.objective],
-        ["lags between neighbours", _range(lags, problem.time_unit)],
-        ["further edges", str(len(problem.edges)) if problem.edges else ""],
+        ["transfers take", _range(lags, problem.time_unit)],
+        ["links", _links_text(problem)],
+        ["edges", str(len(problem.edges)) if problem.edges else ""],
+        ["recomputed", _recompute_text(problem)],
+        ["extras", "; ".join(f"{e.name} on stage {e.stage}" for e in problem.extras)],
+        ["backward", "none: forward only" if problem.forward_only else ""],
         ["lengths of microbatches", "" if equal else _range(set(problem.factors), "")],
     ]
     kinds = [k for k in KINDS if any(k in stage.durations for stage in problem.stage_data)]
@@ -173,3 +176,19 @@ def _range(values: set[Fraction], unit: str) -> str:
     """One value, or the least and the largest; nothing if there is none."""
     shown = [text(value, 3) for value in sorted(values)]
     return f"{' to '.join(dict.fromkeys(shown[:1] + shown[-1:]))} {unit}".strip() if shown else ""
+
+
+def _links_text(problem: Problem) -> str:
+    if problem.links is None:
+        return ""
+    return "busy while they send" if problem.links.occupy else "pure delays by size"
+
+
+def _recompute_text(problem: Problem) -> str:
+    modes = problem.recompute_modes
+    if problem.recompute is None:
+        return ""
+    counts = {mode: modes.count(mode) for mode in ("always", "decide", "never") if mode in modes}
+    if len(counts) == 1:
+        return modes[0]
+    return ", ".join(f"{mode} on {count} stages" for mode, count in counts.items())
