@@ -10,7 +10,7 @@ from benchmarks.peers import Objective, PeerRow, memory_text, read_rows
 from schedopt.bundled import bundled_names, load_bundled
 from schedopt.exact import Number, exact, plain, text
 from schedopt.problem import Problem
-from schedopt.variants import recut
+from schedopt.variants import recut, with_recompute_mode
 
 MEASURED = tuple(name for name in bundled_names() if re.match(r"zb-\d", name))
 """The published measurements of the zero-bubble paper: zb-1.5b-p8-m24, ..."""
@@ -136,6 +136,43 @@ def period() -> Iterator[Instance]:
         yield from (measured(name, share, objective="period") for name in MEASURED)
 
 
+def recompute() -> Iterator[Instance]:
+    """Recomputation never, always and decided, at equal memory; busy links; a whole step.
+
+    What a stage keeps is its input: an eighth of an activation of the measured model, which has
+    about eight tensors of that size in a layer.
+    """
+    for name in ("recompute-p4-m8", "zb-1.5b-p8-m24"):
+        shares: tuple[Number, ...] = (0.5, 0.25) if name.startswith("zb") else (1,)
+        for share in shares:
+            for objective in OBJECTIVES:
+                yield from _recomputing(name, share, objective)
+    for name in ("links-p4-m24-fast", "links-p4-m24-slow"):
+        problem = load_bundled(name)
+        yield Instance(f"{name} linear", problem)
+        yield Instance(f"{name} interleaved", recut(problem, "interleaved", 2))
+    problem = measured("zb-1.5b-p8-m24").problem
+    ends = {"reduction": 20000, "optimizer": 5000, "tied": [{"stages": [0, 7], "duration": 4000}]}
+    for objective in OBJECTIVES:
+        whole = problem.replace(end_of_step=ends, objective=objective)
+        yield Instance("zb-1.5b-p8-m24 at 1p, reductions and optimizer", whole)
+
+
+OBJECTIVES: tuple[Objective, ...] = ("makespan", "period")
+
+
+def _recomputing(name: str, share: Number, objective: Objective) -> Iterator[Instance]:
+    problem = load_bundled(name)
+    if problem.recompute is None:
+        name, problem = measured(name, share)
+        kept = [plain(data.memory["F"] / 8) for data in problem.stage_data]
+        problem = problem.replace(recompute={"mode": "decide", "kept": kept})
+    words = {"never": "nothing recomputed", "always": "all recomputed", "decide": "decided"}
+    for mode, what in words.items():
+        variant = with_recompute_mode(problem.replace(objective=objective), mode)
+        yield Instance(f"{name}, {what}", variant)
+
+
 def ablation() -> Iterator[Instance]:
     """A few of different kinds, to see what each stage of the search adds."""
     yield measured("zb-1.5b-p8-m24", 0.75)
@@ -154,6 +191,7 @@ SETS: dict[str, Callable[[], Iterator[Instance]]] = {
     "unequal": unequal,
     "large": large,
     "period": period,
+    "recompute": recompute,
     "ablation": ablation,
 }
 """Every named set."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 from schedopt.classic import CLASSIC
@@ -13,7 +14,7 @@ from schedopt.exact import to_json
 from schedopt.memory import peak_memory
 from schedopt.problem import Problem
 from schedopt.schedule import Schedule
-from schedopt.variants import recut
+from schedopt.variants import recut, uniform_choices
 
 RECUTS = {
     "Interleaved 1F1B": (("interleaved", 2), ("interleaved", 4)),
@@ -252,7 +253,8 @@ def compare(
 
     A classic schedule that needs another placement is made for the same model with each stage
     cut into equal pieces (`schedopt.variants.recut`) where the problem has one stage per device
-    in order; otherwise its row says what it needs.
+    in order; otherwise its row says what it needs. Where recomputation is decided, there is a row
+    with nothing and one with everything recomputed.
 
     Parameters
     ----------
@@ -274,14 +276,15 @@ def compare(
         if progress is not None:
             progress(name)
         cuts = RECUTS.get(name, (None,)) if linear else (None,)
-        rows.extend(_classic_row(problem, name, cut) for cut in cuts)
+        for (label, variant), cut in product(uniform_choices(problem).items(), cuts):
+            rows.append(_classic_row(variant, name, cut, label))
     for schedule in schedules:
         facts = summary(schedule)
         rows.append(Row(schedule.name, facts.placement, schedule, facts))
     return tuple(rows)
 
 
-def _classic_row(problem: Problem, name: str, cut: tuple[str, int] | None) -> Row:
+def _classic_row(problem: Problem, name: str, cut: tuple[str, int] | None, label: str) -> Row:
     placement = placement_text(problem) if cut is None else f"{cut[0]}, {cut[1]} chunks"
     try:
         schedule = CLASSIC[name](problem if cut is None else recut(problem, *cut))
@@ -290,4 +293,4 @@ def _classic_row(problem: Problem, name: str, cut: tuple[str, int] | None) -> Ro
         return Row(name, f"needs placement {needed}", None, None, note=str(error))
     except ProblemError as error:
         return Row(name, "not applicable", None, None, note=f"{name}: {error}")
-    return Row(name, placement, schedule, summary(schedule), cut is not None)
+    return Row(name + label, placement, schedule, summary(schedule), cut is not None)

@@ -201,6 +201,21 @@ def moved(problem: Problem, name: str, stage: int) -> Problem:
     return problem.replace(extras=extras)
 
 
+def uniform_choices(problem: Problem) -> dict[str, Problem]:
+    """The problem with nothing and with everything recomputed, where that is decided, by a label.
+
+    The problem itself, with the label "", if nothing is decided.
+    """
+    if not problem.decides:
+        return {"": problem}
+
+    def all_with(mode: str) -> Problem:
+        modes = [mode if each == "decide" else each for each in problem.recompute_modes]
+        return with_recompute_mode(problem, modes)
+
+    return {", nothing recomputed": all_with("never"), ", all recomputed": all_with("always")}
+
+
 def with_recompute_mode(problem: Problem, mode: str | Sequence[str]) -> Problem:
     """The problem with another mode of recomputation: never, always or decide, or one per stage.
 

@@ -7,6 +7,7 @@ import pytest
 
 from schedopt import analysis
 from schedopt.analysis import RECUTS, compare, placement_text, summary, transfers
+from schedopt.bundled import load_bundled
 from schedopt.classic import CLASSIC
 from schedopt.errors import Fault, NotApplicableError, ProblemError
 from schedopt.op import Resource
@@ -208,3 +209,15 @@ def test_progress_is_told_the_name_of_each_classic_schedule() -> None:
 def test_rows_are_ready_for_json() -> None:
     rows = [json.loads(json.dumps(row.to_dict())) for row in compare(two_by_two().problem)]
     assert {"name", "placement", "recut", "note", "summary"} == rows[0].keys()
+
+
+def test_where_recomputation_is_decided_both_uniform_choices_are_compared() -> None:
+    rows = {row.name: row.summary for row in compare(load_bundled("recompute-p4-m8"))}
+    nothing, everything = rows["1F1B, nothing recomputed"], rows["1F1B, all recomputed"]
+    assert nothing is not None
+    assert everything is not None
+    assert (nothing.makespan, nothing.peak) == (66, 4)
+    assert everything.makespan == 66 + 8 * 2  # R of each microbatch, on every device
+    assert everything.peak == 1 + 3 * Fraction(1, 4)
+    assert everything.fits
+    assert not nothing.fits

@@ -199,6 +199,7 @@ def test_names_in_a_set_are_unique_for_each_objective() -> None:
         "unequal": 113,
         "large": 8,
         "period": 24,
+        "recompute": 24,
         "ablation": 7,
     }
 
@@ -212,6 +213,21 @@ def test_the_v_set_goes_down_to_the_peaks_of_the_published_patterns() -> None:
         "p=32 m=96 v lag=10 2/-1/-1 at 17",
         "p=32 m=96 v lag=10 2/-1/-1 at 12",
     ]
+
+
+def test_the_recompute_set_compares_modes_at_equal_memory() -> None:
+    members = list(SETS["recompute"]())
+    by_mode: dict[str, list[Any]] = {}
+    for instance in members:
+        name, _, mode = instance.name.partition(", ")
+        if mode in ("nothing recomputed", "all recomputed", "decided"):
+            problem = instance.problem
+            key = f"{name} {problem.objective}"
+            by_mode.setdefault(key, []).append((mode, problem.capacity, problem.recompute.kept))
+    assert len(by_mode) == 6
+    for found in by_mode.values():
+        assert [mode for mode, _, _ in found] == ["nothing recomputed", "all recomputed", "decided"]
+        assert len({rest for _, *rest in map(tuple, found) for rest in [tuple(rest)]}) == 1
 
 
 def test_the_tight_set_has_one_stage_per_device_and_memory_from_one_activation_on() -> None:

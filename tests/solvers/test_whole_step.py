@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 
 from schedopt import Problem, check, solve
+from schedopt.bundled import load_bundled
 from schedopt.choices import closed, opened
 from schedopt.core import core_of, decided_graph, is_core
 from schedopt.graph import build_graph
 from schedopt.solvers.instance import build_instance
 from schedopt.solvers.ordered import OrderedInstance
-from schedopt.variants import with_recompute_mode
+from schedopt.variants import recut, with_recompute_mode
 from tests.whole_step import least_objective, whole_steps
 
 EFFORT = 5.0
@@ -145,3 +146,36 @@ def test_a_steady_state_without_a_barrier_repeats_with_the_period() -> None:
         first = min(t.start for t in timed_ops) + period
         assert max([optimizer.end, *(t.end for t in network)]) <= first
     assert math.isclose(float(period), round(period))
+
+
+def test_deciding_beats_both_on_the_bundled_problem() -> None:
+    problem = load_bundled("recompute-p4-m8")
+    never, always = (
+        solve(with_recompute_mode(problem, mode), workers=1, deterministic_limit=1.0)
+        for mode in ("never", "always")
+    )
+    assert (never.status, never.objective) == ("optimal", 82)
+    assert (always.status, always.objective) == ("optimal", 74)
+    decided = solve(problem, workers=1, deterministic_limit=1.0)
+    assert decided.objective is not None
+    assert decided.objective < 74
+
+
+@pytest.mark.slow
+def test_the_best_choices_of_the_bundled_problem_are_proven() -> None:
+    solution = solve(load_bundled("recompute-p4-m8"), time_limit=120)
+    assert (solution.status, solution.objective) == ("optimal", 66)
+
+
+def test_interleaving_wins_on_fast_links_and_loses_on_slow_ones() -> None:
+    """Proven at once: the better side is below the bound of the other."""
+
+    def quickly(problem: Problem) -> tuple[Any, Any]:
+        solution = solve(problem, workers=1, deterministic_limit=0.01)
+        return solution.objective, solution.bound
+
+    fast, slow = (load_bundled(f"links-p4-m24-{speed}") for speed in ("fast", "slow"))
+    (_, linear), (interleaved, _) = quickly(fast), quickly(recut(fast, "interleaved", 2))
+    assert interleaved == 297 < linear == 303
+    (linear, _), (_, interleaved) = quickly(slow), quickly(recut(slow, "interleaved", 2))
+    assert linear < 470 < 590 < interleaved
