@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from schedopt.core import is_core
 from schedopt.exact import Number, exact, text
 from schedopt.problem import Problem
 from schedopt.variants import recut
@@ -105,10 +106,11 @@ def best_peer(problem: Problem) -> Figure | None:
 
     Placement, times and number of microbatches are those of the problem, and the schedule is
     within its capacity. A row whose microbatches release memory later than those of the problem
-    counts as well: its schedule needs no more here than there.
+    counts as well: its schedule needs no more here than there. Recomputation, links and what ends a
+    step have no peers.
     """
     found = []
-    for row in read_rows():
+    for row in read_rows() if is_core(problem) else ():
         size = row.devices, row.chunks * row.devices, row.microbatches
         if size != (problem.devices, problem.stage_count, problem.microbatches):
             continue

@@ -85,7 +85,8 @@ class State:
     @property
     def assumes_an_order(self) -> bool:
         """Whether microbatches that are not equal are kept in order, which is no rule."""
-        return self.index_order and (len(set(self.problem.factors)) > 1 or self.problem.decides)
+        unequal = len(set(self.problem.factors)) > 1
+        return self.problem.decides or (self.index_order and unequal)
 
     @property
     def open_pairs(self) -> int:

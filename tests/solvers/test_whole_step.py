@@ -14,8 +14,12 @@ from schedopt.bundled import load_bundled
 from schedopt.choices import closed, opened
 from schedopt.core import core_of, decided_graph, is_core
 from schedopt.graph import build_graph
+from schedopt.solvers.bounds import closed_form_bound
 from schedopt.solvers.instance import build_instance
 from schedopt.solvers.ordered import OrderedInstance
+from schedopt.solvers.proving import order_model
+from schedopt.solvers.resident import Budget
+from schedopt.solvers.state import State
 from schedopt.variants import recut, with_recompute_mode
 from tests.whole_step import least_objective, whole_steps
 
@@ -177,5 +181,29 @@ def test_interleaving_wins_on_fast_links_and_loses_on_slow_ones() -> None:
     fast, slow = (load_bundled(f"links-p4-m24-{speed}") for speed in ("fast", "slow"))
     (_, linear), (interleaved, _) = quickly(fast), quickly(recut(fast, "interleaved", 2))
     assert interleaved == 297 < linear == 303
-    (linear, _), (_, interleaved) = quickly(slow), quickly(recut(slow, "interleaved", 2))
-    assert linear < 470 < 590 < interleaved
+    linear, _ = quickly(slow)
+    cut = build_instance(build_graph(recut(slow, "interleaved", 2)))
+    assert linear < 470 < 590 < closed_form_bound(cut).value * cut.step
+
+
+def test_what_assumes_an_order_proves_nothing() -> None:
+    """The model that keeps microbatches in order is solved, and no bound comes from it."""
+    problem = load_bundled("recompute-p4-m8")
+    state = State(
+        problem,
+        time_limit=math.inf,
+        workers=1,
+        seed=0,
+        deterministic_limit=5.0,
+        index_order=False,
+        budget=Budget(None, workers=1),
+    )
+    assert state.assumes_an_order
+    start = solve(with_recompute_mode(problem, "always"), workers=1).schedule
+    assert start is not None
+    state.known.accept(start.orders, "start")
+    assert "optimal" in order_model(state, math.inf, 5.0)
+    assert state.order_proven
+    assert state.known.bound == 0
+    assert state.known.best is not None
+    assert state.known.best.objective == 66
