@@ -259,11 +259,12 @@ def _own(problem: Problem) -> Schedule:
 
 def unequal(settings: Settings) -> Table:
     """One stage 1.4 times as long, one slow link: the solved schedule against torch's 1F1B."""
+    each = [20, 28, 20, 20]
     problem = Problem(
         devices=4,
         microbatches=16,
-        durations={"F": [10, 14, 10, 10], "B": [10, 14, 10, 10], "W": [10, 14, 10, 10]},
-        lag=[[0, 0, 0, 0], [0, 0, 12, 0], [0, 12, 0, 0], [0, 0, 0, 0]],
+        durations={"F": each, "B": each, "W": each},
+        lag=[[0, 0, 0, 0], [0, 0, 24, 0], [0, 24, 0, 0], [0, 0, 0, 0]],
         memory={"capacity": [4, 3, 2, 1]},
         time_unit="ms",
     )

@@ -14,10 +14,13 @@ KINDS = {
     "SF": "send the output of the stage on",
     "SB": "send the gradient of the output of the stage back",
     "RED": "reduce the gradients of the stage over the data-parallel replicas",
-    "TIE": "sum the gradients of tied parameters, named by the first of their stages",
-    "OPT": "optimizer step of a device, named by the first of its stages",
+    "TIE": "sum the gradients of tied parameters",
+    "OPT": "optimizer step of the device",
 }
-"""Kinds of op and their meaning; every file that names kinds carries it."""
+"""Kinds of op and their meaning; every file that names kinds carries it.
+
+RED, TIE and OPT have microbatch 0; TIE has the first of the tied stages, OPT the first of its device.
+"""
 
 COMPUTE, NETWORK = "compute", "network"
 """Kinds of resource of a device: its compute stream, and its network for the end of the step."""

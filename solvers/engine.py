@@ -117,7 +117,7 @@ class Search:
         if state.instance.period:  # patience does more than the other list schedules
             certain = [m for m in members[1:] if m.classic]
             self.stage("portfolio", partial(build, state, [*members[:1], *certain]))
-            self._turn("patience", 0.4 if self.modelled else 0.7)
+            self._turn("patience", 0.4 if len(state.instance.ops) <= SMALL else 0.7)
             members = [m for m in members[1:] if not m.classic]
         self.stage("portfolio", partial(portfolio, state, members))
 

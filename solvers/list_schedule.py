@@ -7,6 +7,7 @@ the memory that is left (the banker's rule).
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import math
 from collections.abc import Sequence
@@ -149,7 +150,7 @@ def list_schedule(
     events: list[tuple[int, int, int]] = []
 
     def make_ready(a: int) -> None:
-        ready[instance.resource[a]].append((tuple(priority[a]), a))
+        bisect.insort(ready[instance.resource[a]], (priority[a], a))
         heapq.heappush(events, (earliest[a], 1, instance.resource[a]))
 
     for a in range(count):
@@ -175,7 +176,7 @@ def list_schedule(
             continue
         if idle is not None and begun:
             idle[what] -= now - free_at[what]
-        ready[what].remove((tuple(priority[chosen]), chosen))
+        del ready[what][bisect.bisect_left(ready[what], (priority[chosen], chosen))]
         memory.start(chosen)
         end = now + instance.duration[chosen]
         starts[chosen] = now
@@ -194,7 +195,7 @@ def list_schedule(
 def _choose(
     instance: Instance,
     memory: _Memory,
-    ready: list[tuple[tuple[int, ...], int]],
+    ready: Sequence[tuple[tuple[int, ...], int]],
     earliest: Sequence[int],
     now: int,
     limit: float,
@@ -202,7 +203,7 @@ def _choose(
 ) -> int | None:
     """The op to start now; None to wait for a better one, no longer than until the limit."""
     soonest: int | None = None  # when an op of smaller priority than the chosen becomes ready
-    for _, a in sorted(ready):
+    for _, a in ready:
         if earliest[a] > now:
             soonest = earliest[a] if soonest is None else min(soonest, earliest[a])
         elif memory.may_start(a):

@@ -24,7 +24,7 @@ TARGETS = (0.0, 0.25, 0.0625, 0.015625, 0.5, 0.125)
 """Targets between the bound (0) and the best that is known (1)."""
 MOST_OF_TARGET = 1.2
 SHARE_OF_PATIENCE_MOVES = 0.6
-STALE = 500
+STALE = 3000
 """Schedules without a better one after which the walk ends."""
 COST_PER_OP = 2e-5
 """Deterministic time of a list schedule, per op of it."""

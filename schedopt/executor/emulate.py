@@ -132,7 +132,8 @@ def emulated_ops(problem: Problem, *, unit_seconds: float) -> OpTimes:
     """The durations of a problem in seconds, by stage and kind."""
     return {
         (stage, kind): float(duration) * unit_seconds
-        for stage, data in enumerate(problem.stage_data)
+        for every in (problem.recomputed_stage_data, problem.stage_data)
+        for stage, data in enumerate(every)
         for kind, duration in data.durations.items()
     }
 

@@ -102,8 +102,9 @@ class PipelineExecutor:
         To emulate them over gloo on one machine: (from rank, to rank) -> seconds that a message
         takes at least. On all ranks alike.
     slow_ops
-        To emulate them: (stage, kind) -> seconds that an op takes at least, all that the executor
-        does in it included.
+        To emulate them: (stage, kind) -> seconds that an op takes at least, from when its device
+        was free and what it waited for had arrived. What the executor does meanwhile is hidden in
+        this time, as on a GPU whose host works ahead.
 
     Attributes
     ----------

@@ -136,6 +136,8 @@ class Run:
         self._digests: dict[Message, str] = {}
         self.outputs: dict[int, Any] = {}
         """Of the last stage, by microbatch."""
+        self._ready = time.perf_counter()
+        """When the device became free, or what it waited for arrived; for emulation."""
         self._held_microbatches = dict.fromkeys(stages, 0)
         self._activation_bytes = 0
         self._place = 0
@@ -255,6 +257,8 @@ class Run:
         except RuntimeError as error:
             raise self._watch.lost(error) from error
         self._watch.goes_on()
+        if doing == "waiting":
+            self._ready = time.perf_counter()
         return result
 
     def _text(self, doing: str, message: Message, peer: int) -> str:
@@ -268,7 +272,7 @@ class Run:
 
     def _run(self, op: Op, peer: int) -> None:
         runner = self._stages[op.stage]
-        start, began = self._recorder.mark(), time.perf_counter()
+        start = self._recorder.mark()
         try:
             if op.kind == "F":
                 self._forward(runner, op)
@@ -283,7 +287,9 @@ class Run:
             error.add_note(f"in op {op}: stage {op.stage}, microbatch {op.microbatch}")
             raise
         if self._slow_ops:
-            wait_until(began + self._slow_ops.get((op.stage, op.kind), 0.0))
+            start = self._recorder.at(self._ready, start)
+            wait_until(self._ready + self._slow_ops.get((op.stage, op.kind), 0.0))
+            self._ready = time.perf_counter()
         self._recorder.op(op, start)
         self._count(op.stage)
         if op == self._last_op[op.stage] and not self._program.forward_only:

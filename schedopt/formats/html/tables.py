@@ -191,4 +191,6 @@ def _recompute_text(problem: Problem) -> str:
     counts = {mode: modes.count(mode) for mode in ("always", "decide", "never") if mode in modes}
     if len(counts) == 1:
         return modes[0]
-    return ", ".join(f"{mode} on {count} stages" for mode, count in counts.items())
+    return ", ".join(
+        f"{mode} on {count} stage{'s' if count > 1 else ''}" for mode, count in counts.items()
+    )

@@ -52,7 +52,7 @@ def test_a_problem_has_its_stages_devices_and_lags() -> None:
     tables = problem_tables(problem)
     facts = dict(tables["facts"])
     assert facts["name"] == "mine"
-    assert facts["lags between neighbours"] == "0.25 ms"
+    assert facts["transfers take"] == "0.25 ms"
     assert "lengths of microbatches" not in facts
     assert columns(tables["stages"])["F (ms)"] == ["1", "2.5"]
     assert columns(tables["devices"])["stages"] == ["0", "1"]
@@ -61,3 +61,21 @@ def test_a_problem_has_its_stages_devices_and_lags() -> None:
 def test_lengths_of_microbatches_are_told_where_they_differ() -> None:
     problem = Problem.uniform(devices=2, microbatches=2, microbatch_factors=[1, 1.5])
     assert dict(problem_tables(problem)["facts"])["lengths of microbatches"] == "1 to 1.5"
+
+
+def test_a_problem_of_a_whole_step_names_its_parts() -> None:
+    problem = Problem.uniform(
+        devices=2,
+        microbatches=2,
+        links={"size": 3, "bandwidth": 2, "latency": 1},
+        recompute={"mode": ["always", "decide"]},
+        extras=[{"name": "loss", "stage": 1}],
+    )
+    facts = dict(problem_tables(problem)["facts"])
+    assert facts["transfers take"] == "2.5 units"
+    assert facts["links"] == "busy while they send"
+    assert facts["recomputed"] == "always on 1 stage, decide on 1 stage"
+    assert facts["extras"] == "loss on stage 1"
+    assert "backward" not in facts
+    forward = Problem(devices=2, microbatches=2, durations={"F": 1}, forward_only=True)
+    assert dict(problem_tables(forward)["facts"])["backward"] == "none: forward only"
