@@ -19,7 +19,8 @@ KINDS = {
 }
 """Kinds of op and their meaning; every file that names kinds carries it.
 
-RED, TIE and OPT have microbatch 0; TIE has the first of the tied stages, OPT the first of its device.
+RED, TIE and OPT have microbatch 0; TIE has the first of the tied stages, OPT the first of its
+device.
 """
 
 COMPUTE, NETWORK = "compute", "network"
