@@ -335,8 +335,8 @@ def _report(entries: Sequence[Entry], source: Source, reports: Sequence[RankRepo
 
 
 def _lag_us(source: Source, reports: Sequence[RankReport]) -> float:
-    """Of a boundary tensor, by what ranks 0 and 1 measured."""
-    links = reports[0].links
+    """Of a boundary tensor: the mean of what all pairs of ranks measured at the same time."""
+    links = [link for report in reports for link in report.links]
     if not links:
         return 0.0
     size = float(source.boundary_bytes)

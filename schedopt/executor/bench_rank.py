@@ -168,8 +168,10 @@ def measure(entries: Sequence[Entry], source: Source, rounds: int) -> RankReport
     rank, size, _ = place_in(None)
     links: tuple[Link, ...] = ()
     if size > 1:
-        if rank < 2:
-            links = measure_link(0, 1, device=device_of_rank(source.device, rank))
+        first = rank // 2 * 2
+        if first + 1 < size:  # all pairs at a time: as in a step, they share the cores
+            device = device_of_rank(source.device, rank)
+            links = measure_link(first, first + 1, device=device)
         dist.barrier()
     memory = tuple(_memory(entry, source, rank) for entry in entries)
     lanes = [Lane(entry, source, rank) for entry in entries]

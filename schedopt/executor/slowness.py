@@ -23,7 +23,7 @@ OpTimes = Mapping[tuple[int, str], float]
 _TIME_TAG = 2**30
 """Added to the tag of a message for the time at which it was sent."""
 
-_SPIN = 0.0002
+_SPIN = 0.0001
 """Seconds before the end of a wait in which sleeping could oversleep."""
 
 
