@@ -137,7 +137,7 @@ def period() -> Iterator[Instance]:
 
 
 def recompute() -> Iterator[Instance]:
-    """Recomputation never, always and decided, at equal memory; busy links; a whole step.
+    """Recomputation never, always, per stage and decided, at equal memory; links; a whole step.
 
     What a stage keeps is its input: an eighth of an activation of the measured model, which has
     about eight tensors of that size in a layer.
@@ -167,8 +167,15 @@ def _recomputing(name: str, share: Number, objective: Objective) -> Iterator[Ins
         name, problem = measured(name, share)
         kept = [plain(data.memory["F"] / 8) for data in problem.stage_data]
         problem = problem.replace(recompute={"mode": "decide", "kept": kept})
-    words = {"never": "nothing recomputed", "always": "all recomputed", "decide": "decided"}
-    for mode, what in words.items():
+    half = problem.stage_count // 2
+    first_half = ["always"] * half + ["never"] * (problem.stage_count - half)
+    modes: dict[str, str | list[str]] = {
+        "nothing recomputed": "never",
+        "all recomputed": "always",
+        "first half recomputed": first_half,
+        "decided": "decide",
+    }
+    for what, mode in modes.items():
         variant = with_recompute_mode(problem.replace(objective=objective), mode)
         yield Instance(f"{name}, {what}", variant)
 
